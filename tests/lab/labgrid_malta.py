@@ -71,9 +71,8 @@ def test_a_virtual_router_that_hangs_in_mid_run_is_switched_off_and_on_by_labgri
         running.wait()
     assert (tmp_path / "switched").read_text() == "01"
     assert "labgrid has switched the power of the place malta off and on" in errors.read_text()
-    _, (first, _), *later = outcomes(output.read_text())
-    assert first == "void"
-    assert {outcome for outcome, _ in later} == {"measured"}, later
+    found = outcomes(output.read_text())  # a calibration, then no tunnel and VXLAN in each round
+    assert [outcome for outcome, _ in found] == ["measured", "void", "measured", "measured", "measured"], found
     assert json.loads(output.read_text())["run"]["host_facts"]["router_place"] == "malta"
     assert rack.holder_of("malta") == "None"
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.lab.bench import TUNNELBENCH
 
+from tunnelbench.store.store import Store
+
 IMPATIENT = """
 import sys
 from tunnelbench.racks import worker
@@ -46,3 +48,10 @@ def worker(url: str, testbed: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def jobs(url: str) -> list[dict[str, Any]]:
     return list(json.loads(verb("jobs", "--all", "--json", "--store", url)))
+
+
+def recorded(url: str, testbed: str | None = None) -> int:
+    """Return the number of stored trials of all testbeds, or of one that a file describes."""
+    with Store.open(url, create=False) as store:
+        runs = store.runs() if testbed is None else store.runs(testbed=f"{testbed}.toml")
+        return sum(run.trials_recorded for run in runs)

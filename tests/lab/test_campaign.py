@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from tests.lab.awaiting import until
-from tests.lab.rack_workers import start_worker, verb, worker
+from tests.lab.rack_workers import recorded, start_worker, verb, worker
 from tests.postgresql import Cluster, cluster
 
 from tunnelbench.store.store import Store
@@ -77,12 +77,6 @@ def campaign(tmp_path: Path, racks: dict[str, str]) -> str:
     plans, testbeds = json.dumps([f"./{kind}.toml" for kind in KINDS]), json.dumps(list(racks))
     path.write_text(f"plans = {plans}\ntestbeds = {testbeds}\nrepetitions = {REPETITIONS}\n")
     return str(path)
-
-
-def recorded(url: str, testbed: str) -> int:
-    """Return the number of stored trials of a rack."""
-    with Store.open(url, create=False) as store:
-        return sum(run.trials_recorded for run in store.runs(testbed=f"{testbed}.toml"))
 
 
 def open_jobs(url: str) -> int:

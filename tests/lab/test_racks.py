@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.lab.awaiting import until
 from tests.lab.bench import TUNNELBENCH, namespaces
-from tests.lab.rack_workers import jobs, verb, worker
+from tests.lab.rack_workers import jobs, recorded, verb, worker
 from tests.postgresql import Cluster, server
 from tests.unit.builders import make_run
 
@@ -61,11 +61,6 @@ def attic(tmp_path: Path) -> str:
 
 def await_state(url: str, *states: str) -> None:
     until(lambda: jobs(url)[0]["state"] in states, f"a job that is {' or '.join(states)}", 120)
-
-
-def recorded(url: str) -> int:
-    with Store.open(url, create=False) as store:
-        return sum(run.trials_recorded for run in store.runs())
 
 
 def test_a_killed_worker_and_a_restarted_server_lose_no_trial(

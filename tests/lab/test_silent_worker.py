@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.lab.awaiting import until
-from tests.lab.rack_workers import jobs, start_worker
+from tests.lab.rack_workers import jobs, recorded, start_worker
 from tests.unit.racks.queue_fixtures import execute, server, url, verb
 
 pytest.importorskip("procrastinate", reason="the extra racks is not installed")
@@ -84,11 +84,6 @@ def test_its_run_stops_if_the_job_was_cancelled_meanwhile(url: str, attic: Path)
             until(lambda: store.run(run_id).status != "running", "the run has ended", 30)
             assert store.run(run_id).trials_recorded < TRIALS
     assert jobs(url)[0]["state"] == "cancelled"
-
-
-def recorded(url: str) -> int:
-    with Store.open(url, create=False) as store:
-        return sum(run.trials_recorded for run in store.runs())
 
 
 def runs(url: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,12 +97,14 @@ class Person:
     def jobs(self, listing: str) -> list[dict[str, str]]:
         return list(json.loads(self.does(f"{listing} --all --json")))
 
-    def serves(self, command: str) -> ExitStack:
-        """Start a worker; it is stopped, as with Ctrl-C, when the stack is closed."""
+    @contextmanager
+    def serves(self, command: str) -> Iterator[None]:
+        """Start a worker, and stop it, as with Ctrl-C, at the end of the block."""
         worker = subprocess.Popen(
             shlex.split(command), env=self.environment, cwd=self.home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        stack = ExitStack()
-        stack.callback(worker.communicate, timeout=60)
-        stack.callback(worker.send_signal, signal.SIGINT)
-        return stack
+        try:
+            yield
+        finally:
+            worker.send_signal(signal.SIGINT)
+            worker.communicate(timeout=60)

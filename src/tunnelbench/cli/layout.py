@@ -85,9 +85,6 @@ def columns(
     that width.
     """
     body = [[cell(each) for each in row] for row in rows]
-    if "run" in header:  # a folded id cannot be copied
-        place = header.index("run")
-        least = {place: max((row[place].cell_len for row in body), default=0), **least}
     table = Table(box=None, show_header=bool(header), pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for position in range(len(header) or max(map(len, body), default=0)):
         title_here = header[position] if header else ""

@@ -13,14 +13,7 @@ from tunnelbench.cli.stderr_messages import report_error, say
 from tunnelbench.host.signals import AskedToEnd, undisturbed
 from tunnelbench.measure.clock_check import now
 from tunnelbench.model.cipher_speed import CipherSpeed
-from tunnelbench.model.errors import (
-    CannotHere,
-    KeptForDebugging,
-    StoreAway,
-    StoreAwayAtEnd,
-    StoreLost,
-    UserError,
-)
+from tunnelbench.model.errors import CannotHere, KeptForDebugging, StoreAway, StoreAwayAtEnd, StoreLost, UserError
 from tunnelbench.model.result import RESUME_HINT, RunRecord, TrialRecord
 from tunnelbench.model.text import are, counted
 from tunnelbench.report.exchange import export

@@ -38,6 +38,11 @@ def harmless(text: str) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def first_line(text: str) -> str:
+    """Return the first line of the message of another program, printable and not too long."""
+    return printable(text.strip().partition("\n")[0])[:LONGEST_REASON]
+
+
 def counted(count: int, what: str) -> str:
     """Return a count with its noun, which is given in the singular: `1 row`, `2 rows`."""
     return f"{count} {what}{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, make_url, text
 
 from tunnelbench.host.python_packages import POSTGRESQL, RACKS, install_hint
 from tunnelbench.model.errors import CannotHere, WrongInput, WrongState
-from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.model.text import LONGEST_REASON, first_line, printable
 from tunnelbench.racks.schedule_table import SCHEDULE_TABLE
 from tunnelbench.store.database import database_of
 from tunnelbench.store.postgresql import Server
@@ -332,7 +332,7 @@ class JobQueue:
             try:
                 stored = app.job_manager.batch_defer_jobs(jobs, connection=driver)
             except ConnectorException as error:
-                why = printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
+                why = first_line(str(error.__cause__ or error))
                 hint = "check that this user has the role tunnelbench_submit, and that the server is up"
                 raise CannotHere(f"{self._server.name}: {why}", hint) from error
         return [(int(job.id or 0), str(job.queue), str(job.task_kwargs["run_id"])) for job in stored]

@@ -11,33 +11,28 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from procrastinate import App, BaseRetryStrategy, JobContext, PsycopgConnector, RetryDecision
+from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
 from procrastinate.exceptions import ConnectorException, JobAborted, UniqueViolation
 from procrastinate.job_context import AbortReason
-from procrastinate.jobs import Job, Status
-from procrastinate.manager import JobManager
+from procrastinate.jobs import Job
 from procrastinate.worker import Worker
-from psycopg import InterfaceError, OperationalError
-from psycopg.errors import ForeignKeyViolation
-from psycopg_pool import PoolTimeout
 
 from tunnelbench.host.host import RUN_FOLDER, make_private
 from tunnelbench.host.preflight import IN_USE, is_in_use, marked_as_in_use
 from tunnelbench.model.errors import CannotHere, ExitCode
 from tunnelbench.model.result import NO_VALID_FIGURE, RESUME_HINT
 from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.racks.connection import RUNNING_JOBS, WHY_AWAY, OwnJobs, PatientConnector, why_failed
 from tunnelbench.racks.queue import HEARTBEAT_LIMIT_S, MOST_JOB_FAILURES, TASK, connection_words, is_past
 from tunnelbench.racks.schedule import DUE_SCHEDULES, TAKE_DUE
 from tunnelbench.store.postgresql import NETWORK_LIMITS
-
-R = TypeVar("R")
 
 HEARTBEAT_S = 5.0
 """Time between two heartbeats of a worker [s]."""
@@ -49,10 +44,6 @@ LATER_S = 15
 """Wait before a job whose run could not begin or go on for now is tried again [s]."""
 RETRY_S = 30
 """Wait before a failed job is tried again [s]. Other jobs of its testbed wait, too."""
-DATABASE_PATIENCE_S = 600.0
-"""Longest wait for a database that is away [s]. After it, the worker ends, and systemd starts it again."""
-ENDING_PATIENCE_S = 5.0
-"""Longest wait for a database that is away while the worker ends [s]."""
 LEFT_FOLDER_S = 60.0
 """Age from which the folder of a job of no worker is removed [s]."""
 LONGEST_JOB_NAME = 200
@@ -74,12 +65,6 @@ SET failures = tunnelbench_job_failure.failures + excluded.failures, reason = ex
 RETURNING failures
 """
 HAS_RUN = "SELECT count(*) AS found FROM run WHERE run_id = %(run_id)s"
-HEARTBEAT = """
-INSERT INTO procrastinate_workers (id, last_heartbeat) OVERRIDING SYSTEM VALUE VALUES (%(worker_id)s, now())
-ON CONFLICT (id) DO UPDATE SET last_heartbeat = now()
-"""
-"""SQL that renews the row of a worker, which any other worker deletes after a silence of STALLED_S."""
-RUNNING_JOBS = "SELECT id, status::text AS status, worker_id FROM procrastinate_jobs WHERE id = ANY(%(jobs)s)"
 TAKE_BACK = """
 UPDATE procrastinate_jobs SET status = 'doing', worker_id = %(worker_id)s
 WHERE id = %(job_id)s AND (status = 'todo' OR (status = 'doing' AND worker_id IS NULL)) RETURNING id
@@ -118,98 +103,6 @@ class LimitedFailures(BaseRetryStrategy):
         if isinstance(exception, JobFailed) and exception.failures < MOST_JOB_FAILURES:
             return RetryDecision(retry_in={"seconds": RETRY_S})
         return None
-
-
-class OwnJobs(JobManager):
-    """Ends a job, or lets it wait again, only if no other worker has taken it and nobody has cancelled it meanwhile."""
-
-    worker: Worker | None = None
-
-    async def update_heartbeat(self, worker_id: int) -> None:
-        await self.connector.execute_query_async(HEARTBEAT, worker_id=worker_id)
-
-    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        try:
-            return await super().fetch_job(queues, worker_id)
-        except ConnectorException as error:
-            if not isinstance(error.__cause__, ForeignKeyViolation):
-                raise
-        await self.update_heartbeat(worker_id)  # the row of this worker was deleted
-        return await super().fetch_job(queues, worker_id)
-
-    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        if await self.is_own(job):
-            await super().finish_job(job, status, delete_job)
-
-    async def retry_job(self, job: Job, *arguments: Any, **values: Any) -> None:
-        if await self.is_own(job, "doing"):
-            await super().retry_job(job, *arguments, **values)
-
-    async def is_own(self, job: Job, *states: str) -> bool:
-        """Return True if a job is this worker's, and in one of some states; by default it may wait or run."""
-        rows = await self.connector.execute_query_all_async(RUNNING_JOBS, jobs=[job.id])
-        owners = {self.worker.worker_id if self.worker else None, None}
-        return any(
-            row["status"] in (states or ("todo", "doing")) and (row["status"] == "todo" or row["worker_id"] in owners)
-            for row in rows
-        )
-
-
-class LastWarning(logging.Filter):
-    """Keeps the last warning of psycopg's pool and does not print it: there are two for each try to connect."""
-
-    text = ""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno == logging.WARNING:
-            self.text = printable(record.getMessage().strip().partition("\n")[0])[:LONGEST_REASON]
-        return record.levelno > logging.WARNING
-
-
-WHY_AWAY = LastWarning()
-
-
-class PatientConnector(PsycopgConnector):
-    """A connector that repeats a query while the server restarts or cannot be reached."""
-
-    patience_s = DATABASE_PATIENCE_S
-    say: Callable[[str], object] = staticmethod(lambda _text: None)
-    is_away = False
-
-    async def execute_query_async(self, query: Any, **arguments: Any) -> None:
-        await self._patiently(lambda: super(PatientConnector, self).execute_query_async(query, **arguments))
-
-    async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
-        return await self._patiently(lambda: super(PatientConnector, self).execute_query_one_async(query, **arguments))
-
-    async def execute_query_all_async(self, query: Any, **arguments: Any) -> list[dict[str, Any]]:
-        return await self._patiently(lambda: super(PatientConnector, self).execute_query_all_async(query, **arguments))
-
-    def hurry(self) -> None:
-        """Wait for the server for some seconds only, because the worker is to end."""
-        self.patience_s = ENDING_PATIENCE_S
-
-    async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Return the answer to a query; repeat it for `patience_s` while the server is away."""
-        now_s = asyncio.get_running_loop().time
-        begun_s = now_s()
-        while True:
-            try:
-                answer = await ask()
-            except ConnectorException as error:
-                is_away = isinstance(error.__cause__, (OperationalError, InterfaceError, PoolTimeout))
-                if not is_away or now_s() > begun_s + self.patience_s:
-                    raise
-                if not self.is_away:
-                    why = f" ({WHY_AWAY.text})" * bool(WHY_AWAY.text)
-                    self.say(f"the database does not answer{why}; waiting {self.patience_s:.0f} s for it")
-                self.is_away = True
-            else:
-                if self.is_away:
-                    self.say("the database answers again")
-                self.is_away = False
-                return answer
-            await asyncio.sleep(1)
 
 
 @dataclass
@@ -360,7 +253,7 @@ class RackWorker:
             why = printable(f"{place}: {error.strerror}" if place and isinstance(error, OSError) else str(error))
             await self._fail(app, job_id, f"the worker cannot start the run: {why}"[:LONGEST_REASON])
         reason = failure_reason(code, lines)
-        if self.own_jobs and not await self.own_jobs.is_own(context.job):
+        if self.own_jobs and not await self.own_jobs.own_status(context.job):
             self.say(f"job {job_id}: another worker has taken it, or it has ended")
             raise Later(reason)
         if code == ExitCode.DONE:
@@ -501,6 +394,5 @@ def run_worker(worker: RackWorker, *, until_empty: bool = False) -> None:
     try:
         asyncio.run(worker.work(until_empty=until_empty))
     except ConnectorException as error:
-        why = WHY_AWAY.text or printable(str(error.__cause__ or error).strip().partition("\n")[0])[:LONGEST_REASON]
         hint = "check that the server is up, and that this user has the role tunnelbench_work"
-        raise CannotHere(f"the database of the jobs failed: {why}", hint) from error
+        raise CannotHere(f"the database of the jobs failed: {why_failed(error)}", hint) from error

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, Operat
 
 from tunnelbench.host.python_packages import POSTGRESQL, install_hint
 from tunnelbench.model.errors import CannotHere, MeasuredElsewhere, StoreAway, StoreLost, UserError, WrongInput
-from tunnelbench.model.text import LONGEST_REASON, printable
+from tunnelbench.model.text import LONGEST_REASON, first_line, printable
 
 CONNECT_TIMEOUT_S = 10
 """Longest time for a connection [s]; libpq waits without limit by default (PostgreSQL manual, connect_timeout)."""
@@ -183,7 +183,7 @@ class Server:
         connection.execute(text(f"SET LOCAL lock_timeout = {TABLE_LOCK_WAIT_S * 1000:.0f}"))
 
     def _explanation(self, error: DBAPIError) -> UserError | None:
-        why = printable(str(error.orig).strip().partition("\n")[0])[:LONGEST_REASON]
+        why = first_line(str(error.orig))
         state = _state(error)
         for beginning, hint in _HINTS.items():
             if state.startswith(beginning):
@@ -308,11 +308,11 @@ def _limit_waits(connection: Any, _record: object) -> None:
     By default a server keeps the session of a machine without power, and the lock on its run, for two hours. As options
     of libpq, a pooler could refuse these settings.
     """
+    names = [name for name in NETWORK_LIMITS if name != "connect_timeout"]  # the server's names begin with tcp_
+    limits = {f"tcp_{name.removeprefix('tcp_')}": NETWORK_LIMITS[name] for name in names}
+    limits["lock_timeout"] = round(TABLE_LOCK_WAIT_S * 1000)
     cursor = connection.cursor()
-    cursor.execute(f"SET lock_timeout = {TABLE_LOCK_WAIT_S * 1000:.0f}")
-    for name in ("keepalives_idle", "keepalives_interval", "keepalives_count"):
-        cursor.execute(f"SET tcp_{name} = {NETWORK_LIMITS[name]}")
-    cursor.execute(f"SET tcp_user_timeout = {NETWORK_LIMITS['tcp_user_timeout']}")
+    cursor.execute("; ".join(f"SET {name} = {value}" for name, value in limits.items()))  # in one round trip
     cursor.close()
     connection.commit()  # a rollback would undo the setting
 

@@ -196,7 +196,10 @@ def test_a_running_job_without_a_live_worker_is_stalled_and_its_testbed_named(ur
     assert "The worker of attic, cellar is gone" in text
 
 
-def test_a_whole_run_of_which_no_trial_counts_is_named_and_not_missing(url: str, campaign: str) -> None:
+def test_a_whole_run_of_which_no_trial_counts_is_named_and_not_missing(
+    url: str, campaign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     verb("campaign", "submit", campaign, "--store", url)
     end_run(url, 1, "attic")
     execute(url, "INSERT INTO tunnelbench_job_failure VALUES (1, 0, 'no trial gave a valid figure')")
@@ -206,7 +209,7 @@ def test_a_whole_run_of_which_no_trial_counts_is_named_and_not_missing(url: str,
     for action in ("status", "report"):
         text = " ".join(verb("campaign", action, "spring", "--store", url).stdout.split())
         assert "1 of 8 runs is whole; jobs: 1 done, 7 waiting. Of 1 of them, no trial gave a valid figure." in text
-        assert run_id in text
+        assert f"no trial gave a valid figure: tunnelbench show {run_id}" in text
 
 
 def test_an_unknown_campaign_is_an_error_with_a_hint(url: str) -> None:
