@@ -12,7 +12,8 @@ or to a gateway, behind which is a third card:
     laptop(nic2) --- (lan2)other laptop(nic1) --- (wan0)router
 
 The router runs dropbear. Its users have BusyBox only: ash is their shell, and the applets are their programs. A test
-may install a few more. /tmp is small and in memory, as on a router. /proc is the machine's.
+may install a few more. /tmp is small and in memory, as on a router. /proc is the machine's. No machine behind SSH has
+what this machine has in /usr/local/bin, where TunnelBench may be installed for all users.
 """
 
 from __future__ import annotations
@@ -334,6 +335,7 @@ def _dropbear(folder: Path, namespace: str, address: str, mounts: str) -> subpro
         mount --make-rprivate /
         mount --bind {folder}/root /root
         {mounts}
+        mount -t tmpfs -o mode=755 tmpfs /usr/local/bin
         mount -t tmpfs -o size={TMP_SIZE},mode=1777 tmpfs /tmp
         mount -t tmpfs -o mode=755 tmpfs /run
         exec /usr/sbin/dropbear -F -E -r /root/hostkey -p {address}:22
