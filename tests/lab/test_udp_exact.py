@@ -21,8 +21,8 @@ pytestmark = pytest.mark.lab
 SEARCH = MlrSearch(classification=Classification(0.5, 1.5), initial_trial_s=0.25, relative_width=0.05)
 BOTH = pytest.mark.parametrize("direction", list(Direction))
 ALONE = pytest.mark.alone
-"""At a high rate, the traffic of other tests can fill the CPU's queue of received packets (net.core.netdev_max_backlog),
-which all namespaces share."""
+"""At a high rate, the traffic of other tests can fill the CPU's queue of received packets, which all namespaces share
+(net.core.netdev_max_backlog)."""
 
 
 @BOTH
