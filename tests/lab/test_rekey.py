@@ -49,7 +49,8 @@ def test_a_rekey_that_is_held_back_shows_as_a_gap_of_that_time(testbed: NetnsTes
     # The first packet may be what makes an idle OpenVPN notice that a change of keys is due.
     assert 0 <= counts.longest_gap_start_s < counts.duration_s
     arrivals = [(interval.sent_packets, interval.received_packets) for interval in counts.intervals]
-    assert counts.path_lost_packets < 0.01 * counts.sent_packets, f"a socket keeps what comes meanwhile: {arrivals}"
+    expected = "the server's socket keeps what comes meanwhile"
+    assert counts.path_lost_packets < 0.01 * counts.sent_packets, f"{expected}: {arrivals}"
 
 
 def test_without_a_script_a_rekey_makes_a_shorter_gap(testbed: NetnsTestbed) -> None:
