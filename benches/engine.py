@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from one_way import (
     session,
     trafgen,
 )
-from search import free_rows, limited_rows
+from search import free_rows, limited_rows, lossy_rows
 from table import Row, print_table, spread
 
 PACKAGES = {"iperf3": "iperf3", "iperf": "iperf", "nuttcp": "nuttcp", "trafgen": "netsniff-ng", "sockperf": "sockperf"}
@@ -53,7 +53,7 @@ BUILD_LIMIT_S = 300.0
 """Longest time of a step that builds a peer [s]."""
 
 
-PARTS = ("one", "three", "offloads", "echo", "rtt", "pace", "binary", "limited", "free")
+PARTS = ("one", "three", "offloads", "echo", "rtt", "pace", "binary", "limited", "lossy", "free")
 
 
 def install_peers() -> None:
@@ -306,7 +306,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pair = build_pair(Path(folder))
         gsro = find_gsro(Path(folder)) if {"one", "three"} & set(wanted) else None
-        parts: dict[str, Callable[[], list[Row]]] = {
+        parts: dict[str, Callable[[], Iterable[Row]]] = {
             "one": lambda: one_way_rows(1, rounds, duration_s, pair, gsro),
             "three": lambda: one_way_rows(3, rounds, duration_s, pair, gsro),
             "offloads": lambda: offload_rows(rounds, duration_s),
@@ -315,10 +315,10 @@ def main() -> None:
             "pace": lambda: pace_rows(rounds, duration_s),
             "binary": binary_rows,
             "limited": lambda: limited_rows(options.searches),
+            "lossy": lambda: lossy_rows(options.searches),
             "free": lambda: free_rows(options.searches),
         }
-        rows = [row for name in wanted for row in parts[name]()]
-    print_table(rows)
+        print_table(row for name in wanted for row in parts[name]())
 
 
 if __name__ == "__main__":

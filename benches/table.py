@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -25,9 +26,11 @@ def spread(values: list[float], unit: float = 1.0, digits: int = 0) -> str:
     return f"{statistics.median(values) / unit:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
-def print_table(rows: list[Row]) -> None:
-    """Print the rows as a Markdown table."""
+def print_table(rows: Iterable[Row]) -> None:
+    """Print the rows as a Markdown table, each as soon as it is known."""
     print("| figure | ours: median (min-max) | peer | ratio | target | |\n|---|---|---|---|---|---|")
     words = {True: "met", False: "**missed**", None: ""}
     for row in rows:
-        print(f"| {row.figure} | {row.ours} | {row.peers} | {row.ratio} | {row.target} | {words[row.met]} |")
+        print(
+            f"| {row.figure} | {row.ours} | {row.peers} | {row.ratio} | {row.target} | {words[row.met]} |", flush=True
+        )

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, value_parser};
 use serde::Serialize;
 
-use crate::pacing::Rate;
+use crate::pacing::{CatchUp, Rate};
 use crate::packet::{Content, HEADER_BYTES, PAYLOAD_BYTES_MAX, Token};
 
 /// Longest list of payload sizes, repetitions included.
@@ -205,9 +205,9 @@ pub struct SendArguments {
     /// Send at this rate, from 0.001 to 100000000 packets per second
     #[arg(long, value_parser = Rate::from_str)]
     rate_pps: Option<Rate>,
-    /// With --rate-pps: keep packets apart after a delay, and send fewer packets instead of catching up
+    /// With --rate-pps: how to continue after a delay [default: full]
     #[arg(long)]
-    pub even: bool,
+    catch_up: Option<CatchUp>,
     /// Send bursts of this number of packets
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     burst: Option<u64>,
@@ -228,6 +228,10 @@ pub struct SendArguments {
 impl SendArguments {
     pub fn sizes(&self) -> Vec<usize> {
         self.payload_bytes.list(self.target.is_ipv6())
+    }
+
+    pub fn catch_up(&self) -> CatchUp {
+        self.catch_up.unwrap_or(CatchUp::Full)
     }
 
     pub fn load(&self) -> OfferedLoad {
@@ -254,8 +258,8 @@ impl SendArguments {
         if self.pause_ns.is_some() && self.burst.is_none() {
             return Err("--pause-s goes with --burst".to_owned());
         }
-        if self.even && self.rate_pps.is_none() {
-            return Err("--even goes with --rate-pps".to_owned());
+        if self.catch_up.is_some() && self.rate_pps.is_none() {
+            return Err("--catch-up goes with --rate-pps".to_owned());
         }
         if common.count.is_none() && common.duration_ns.is_none() {
             return Err("--duration-s or --count is required".to_owned());

@@ -11,7 +11,7 @@ use crate::echo::Echo;
 use crate::io::{self, BATCH_MAX, now_ns};
 use crate::listener::DRAIN_NS;
 use crate::output::Output;
-use crate::pacing::{CatchUp, PacingQuality, Schedule};
+use crate::pacing::{PacingQuality, Schedule};
 use crate::packet::{Header, Kind};
 use crate::send_intervals::SendIntervals;
 use crate::sequence::SessionFilter;
@@ -104,13 +104,10 @@ impl<'a> Sender<'a> {
         let filter = SessionFilter::new(common.session, kind, Vec::new());
         let start_ns = now_ns();
         let (schedule, pacing_quality) = match load {
-            OfferedLoad::Rate(rate) => {
-                let catch_up = if arguments.even { CatchUp::Even } else { CatchUp::Fast };
-                (
-                    Some(Schedule::new(rate, catch_up, start_ns)),
-                    Some(PacingQuality::new(rate)),
-                )
-            }
+            OfferedLoad::Rate(rate) => (
+                Some(Schedule::new(rate, arguments.catch_up(), start_ns)),
+                Some(PacingQuality::new(rate)),
+            ),
             _ => (None, None),
         };
         let timeout_ns = arguments.echo.then_some(arguments.timeout_ns);

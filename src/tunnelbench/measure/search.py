@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, Classification, SearchPoint, SearchRun
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, CatchUp, Classification, SearchPoint, SearchRun
 
 
 class Measure(Protocol):
     """A function that offers a load for a duration and returns what arrived."""
 
-    def __call__(self, duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
-        """Offer a load. With `is_even`, a sender that was delayed does not catch up: it keeps the time between two
-        packets, and sends fewer packets."""
+    def __call__(self, duration_s: float, offered_pps: float, *, catch_up: CatchUp) -> SearchPoint:
+        """Offer a load; `catch_up` says how the sender continues after a delay."""
 
 
 class Search(Protocol):
@@ -51,7 +50,9 @@ class MlrSearch:
     def find(self, measure: Measure, highest_pps: float) -> SearchRun:
         from MLRsearch import Config, MultipleLossRatioSearch, SearchGoal  # noqa: PLC0415 - 0.2 s
 
-        measurer = _Measurer(measure, max(self.loss_ratios), time.monotonic() + self.time_limit_s)
+        measurer = _Measurer(
+            measure, max(self.loss_ratios), time.monotonic() + self.time_limit_s, self.classification.final_trial_s
+        )
         config = Config()
         config.goals = [
             SearchGoal(
@@ -83,8 +84,25 @@ REPEATS = 2
 """Number of times that a trial is repeated because the sender stalled; the last trial counts in any case."""
 
 MOST_SHORT_TRIALS = 3
-"""Number of trials with packets at even distances in which the sender may send too few packets although a sender that
-catches up does not; after it, no more such trials are made."""
+"""Number of trials in which a sender that leaves packets out may send too few although one that catches up with all of
+them does not; after it, only the latter sends."""
+
+ENOUGH_SHARE = 0.99
+"""Share of the intended packets; if a sender that leaves packets out sends fewer, a trial with one that catches up
+follows."""
+
+MOST_STRICT_TRIALS = 3
+"""Number of trials with a sender that never catches up after which short bursts are known to lose no packets."""
+
+BELOW_FORWARDED_SHARE = 0.98
+"""Share of the highest rate that has arrived: a path that loses packets at a lower load may lose them to bursts."""
+
+MUCH_LESS_SHARE = 0.5
+"""Share of a trial's lost packets; if a sender that never catches up loses fewer, bursts may be the cause."""
+
+CHECKED_SHARE = 0.9
+"""Share of the load that a sender without bursts offered, at which a short burst still loses packets if they are the
+cause, and its highest load is not."""
 
 FALLING_SHORT_SHARE = 0.95
 """Share of the intended packets that were sent; below it the sender is too slow, and the trial is not repeated."""
@@ -97,12 +115,17 @@ class _OutOfTime(Exception):
 class _Measurer:
     """The measurer that MLRsearch calls (like its AbstractMeasurer). It keeps each trial, in case time runs out."""
 
-    def __init__(self, measure: Measure, highest_loss_ratio: float, deadline_s: float) -> None:
+    def __init__(self, measure: Measure, highest_loss_ratio: float, deadline_s: float, full_trial_s: float) -> None:
         self.points: list[SearchPoint] = []
         self._measure = measure
         self._highest_loss_ratio = highest_loss_ratio
         self._deadline_s = deadline_s
+        self._full_trial_s = full_trial_s
         self._short_trials = 0
+        self._strict_trials = 0
+        self._catch_up = CatchUp.BRIEF
+        """Behaviour of the sender of the first attempt at a load after a delay."""
+        self._highest_arrived_pps = 0.0
 
     def measure(self, intended_duration: float, intended_load: float) -> object:
         from MLRsearch import MeasurementResult  # noqa: PLC0415 - as above
@@ -123,35 +146,82 @@ class _Measurer:
         )
 
     def _steady(self, duration_s: float, offered_pps: float) -> SearchPoint:
-        """Repeat a trial if its sender sent too few packets or stalled; all trials are kept.
+        """Repeat a trial if its sender sent too few packets or stalled, or if its bursts may have lost packets; all
+        trials are kept.
 
-        The sender of the first attempt keeps packets apart after a delay, because a path with a limiter drops packets
-        of a burst. If that sender shares its CPU with much other work, it sends too few packets; in the next attempts
-        the sender catches up by sending faster after a delay. An attempt whose sender catches up is repeated if the
-        burst after a stall lost packets.
+        The sender of the first attempt leaves out most of what a delay has cost, because a path with a limiter drops
+        packets of a burst. If that sender shares its CPU with much other work, it sends too few packets; in the next
+        attempts the sender catches up. An attempt whose sender catches up is repeated if the burst after a stall lost
+        packets.
         """
-        tries_even = self._short_trials < MOST_SHORT_TRIALS
-        if tries_even:
-            point = self._attempt(duration_s, offered_pps, is_even=True)
-            if not point.is_short:
-                self.points.append(point)
-                return point
-            self.points.append(replace(point, is_repeated=True))
+        tries_first = self._catch_up is not CatchUp.FULL
+        if tries_first:
+            point = self._attempt(duration_s, offered_pps, self._catch_up)
+            is_strict = self._catch_up is CatchUp.NEVER
+            if not point.is_short if is_strict else _has_offered(point, ENOUGH_SHARE):
+                return self._without_bursts(point) if self._may_be_a_burst(point) else point
+            self._say_nothing_of(point)
         for attempt in range(REPEATS + 1):
-            point = self._attempt(duration_s, offered_pps, is_even=False)
-            again = attempt < REPEATS and _has_stalled(point)
-            self.points.append(replace(point, is_repeated=again))
-            if not again:
+            point = self._attempt(duration_s, offered_pps, CatchUp.FULL)
+            if attempt == REPEATS or not _has_stalled(point):
                 break
-        self._short_trials += tries_even and not point.is_short
+            self._say_nothing_of(point)
+        self._short_trials += tries_first and not point.is_short
+        if self._short_trials == MOST_SHORT_TRIALS:
+            self._catch_up = CatchUp.FULL
         return point
 
-    def _attempt(self, duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
+    def _may_be_a_burst(self, point: SearchPoint) -> bool:
+        """Return True if a path that has forwarded more lost packets of a sender that catches up a little."""
+        is_open = self._catch_up is CatchUp.BRIEF and self._strict_trials < MOST_STRICT_TRIALS
+        below = point.intended_pps < BELOW_FORWARDED_SHARE * self._highest_arrived_pps
+        return is_open and below and point.lost_packets > 0
+
+    def _without_bursts(self, point: SearchPoint) -> SearchPoint:
+        """Find out if the short bursts of a trial's sender have lost its packets, and return the trial that counts.
+
+        If a sender that never catches up loses much less at this load, and one that does loses some even below the load
+        that the first one offered, then the bursts are the cause, and no further trial has any.
+        """
+        strict = self._attempt(point.duration_s, point.intended_pps, CatchUp.NEVER)
+        if strict.is_short or strict.lost_packets > point.lost_packets * MUCH_LESS_SHARE:
+            self._strict_trials += 1
+        elif self._loses_bursts_at(strict.carried_pps * CHECKED_SHARE):
+            self._catch_up = CatchUp.NEVER
+            self._say_nothing_of(point)
+            return strict
+        else:
+            self._strict_trials = MOST_STRICT_TRIALS
+        self._say_nothing_of(strict)
+        return point
+
+    def _loses_bursts_at(self, offered_pps: float) -> bool:
+        """Return True if the path loses packets of a sender that catches up a little. Its bursts may be rare."""
+        for _ in range(REPEATS):
+            point = self._attempt(self._full_trial_s, offered_pps, CatchUp.BRIEF)
+            self._say_nothing_of(point)
+            if point.lost_packets:
+                return True
+        return False
+
+    def _attempt(self, duration_s: float, offered_pps: float, catch_up: CatchUp) -> SearchPoint:
         if time.monotonic() >= self._deadline_s:
             raise _OutOfTime
-        return self._measure(duration_s, offered_pps, is_even=is_even)
+        point = self._measure(duration_s, offered_pps, catch_up=catch_up)
+        self._highest_arrived_pps = max(self._highest_arrived_pps, point.forwarding_rate_pps)
+        self.points.append(point)
+        return point
+
+    def _say_nothing_of(self, point: SearchPoint) -> None:
+        """Mark a trial that was made as one that says nothing about the path."""
+        number = max(number for number, each in enumerate(self.points) if each is point)
+        self.points[number] = replace(point, is_repeated=True)
+
+
+def _has_offered(point: SearchPoint, share: float) -> bool:
+    return point.offered_packets >= point.intended_packets * share
 
 
 def _has_stalled(point: SearchPoint) -> bool:
-    has_offered = point.offered_packets >= point.intended_packets * FALLING_SHORT_SHARE
+    has_offered = _has_offered(point, FALLING_SHORT_SHARE)
     return point.stalls > 0 and has_offered and (point.lost_packets > 0 or point.is_short)

@@ -14,7 +14,7 @@ from tunnelbench.host.host import Host
 from tunnelbench.measure.trial_monitor import TrafficPath, keeping_output
 from tunnelbench.model.errors import TrialFailed
 from tunnelbench.model.plan import Direction
-from tunnelbench.model.search import SearchPoint
+from tunnelbench.model.search import CatchUp, SearchPoint
 from tunnelbench.model.udp import UdpCounts
 from tunnelbench.testbed.base import Testbed
 from tunnelbench.traffic import engine
@@ -145,13 +145,13 @@ class Exchanger:
         self.log += other.log
 
     def point(
-        self, duration_s: float, offered_pps: float, *, is_even: bool = False, is_echo: bool = False
+        self, duration_s: float, offered_pps: float, *, catch_up: CatchUp = CatchUp.FULL, is_echo: bool = False
     ) -> SearchPoint:
         """Make one trial of a search at a load, and return its counts."""
         load = SenderLoad(
-            self.sizes, duration_s, offered_pps, is_even=is_even, is_echo=is_echo, interval_s=SEARCH_INTERVAL_S
+            self.sizes, duration_s, offered_pps, catch_up=catch_up, is_echo=is_echo, interval_s=SEARCH_INTERVAL_S
         )
-        return as_point(self.exchange(load, is_search=True), is_even=is_even)
+        return as_point(self.exchange(load, is_search=True), is_even=catch_up is not CatchUp.FULL)
 
 
 SEARCH_INTERVAL_S = 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import takewhile
 
 NDR_LOSS_RATIO = 0.0
@@ -14,9 +15,20 @@ PDR_LOSS_RATIO = 0.005
 OFFERED_TOLERANCE = 0.001
 """Share of the intended load; if the offered load is lower by more than it, the trial is void for a search (rule 7)."""
 
-EVEN_TOLERANCE = 0.01
-"""The same tolerance for a trial whose sender, after a delay, does not catch up with a burst and so sends fewer
-packets."""
+EVEN_TOLERANCE = 0.1
+"""The same tolerance for a trial whose sender leaves packets out after a delay: the load that it shows to be carried is
+the load that it offered."""
+
+
+class CatchUp(StrEnum):
+    """Behaviour of the packet engine's sender after a delay, by the names of its option `--catch-up`."""
+
+    FULL = "full"
+    """All packets that are missing leave at twice the rate."""
+    BRIEF = "brief"
+    """The sender makes up for 50 microseconds or two packets, and leaves out the rest."""
+    NEVER = "never"
+    """Packets keep the time between them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class SearchPoint:
     """True if packets were lost or missing because the sender had a stall or was too slow, so that the load was
     measured again. This trial then says nothing about the path (rule 8)."""
     is_even: bool = False
-    """True if the sender, after a delay, kept the usual gap between packets instead of catching up with a burst."""
+    """True if the sender, after a delay, left packets out instead of catching up with all of them."""
 
     @property
     def lost_packets(self) -> int:

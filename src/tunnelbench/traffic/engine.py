@@ -19,6 +19,7 @@ from tunnelbench.host.parsing import UNREADABLE, count, number
 from tunnelbench.model.conditions import Content
 from tunnelbench.model.errors import CannotHere, TrialFailed
 from tunnelbench.model.ip_versions import with_port
+from tunnelbench.model.search import CatchUp
 from tunnelbench.model.text import counted
 from tunnelbench.model.udp import Delays, UdpCounts, UdpInterval
 
@@ -42,8 +43,8 @@ class SenderLoad:
     """Rate [packets/s]; None: flat out, or a burst."""
     burst_packets: int | None = None
     """Number of packets of a burst sent back to back; None: not a burst."""
-    is_even: bool = False
-    """True if packets keep their distance after a delay, so that fewer are sent than intended; only with a rate."""
+    catch_up: CatchUp = CatchUp.FULL
+    """Behaviour of the sender after a delay; only with a rate."""
     is_echo: bool = False
     takes_delays: bool = False
     """True if each packet has a system call and a time stamp of its own."""
@@ -117,7 +118,7 @@ def sender_command(
         argv.append("--flat-out")
     else:
         argv += ["--rate-pps", f"{load.rate_pps:.6f}".rstrip("0").rstrip(".")]
-        argv += ["--even"] if load.is_even else []
+        argv += ["--catch-up", load.catch_up] if load.catch_up is not CatchUp.FULL else []
     if load.duration_s is not None:
         argv += ["--duration-s", f"{load.duration_s:g}"]
     if load.is_echo:

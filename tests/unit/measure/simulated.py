@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tunnelbench.model.search import SearchPoint
+from tunnelbench.model.search import CatchUp, SearchPoint
 
 
 @dataclass
@@ -25,21 +25,29 @@ class SimulatedRouter:
     noise: float = 0.0
     """Standard deviation of the limit from trial to trial, as a share of it."""
     sender_stall_probability: float = 0.0
-    """Probability that the sender stalls in a trial. The burst that it sends afterwards is lost; an even sender sends
-    fewer packets instead."""
+    """Probability that the sender stalls in a trial. The burst that it sends afterwards is lost; a sender that does not
+    catch up with all packets sends fewer instead."""
     sender_even_share: float = 1.0
-    """Share of the intended packets that an even sender sends, where other work shares its CPU."""
+    """Share of the intended packets that is sent by a sender that does not catch up with all packets, where other work
+    shares its CPU."""
+    sender_strict_share: float = 1.0
+    """The same for a sender that never catches up."""
+    loses_bursts: bool = False
+    """True if catching up loses packets from half of the limit to twice it: the path lets no two packets through at
+    once."""
     sender_limit_pps: float = 1e12
     receiver_limit_pps: float = 1e12
     random: Random = field(default_factory=lambda: Random(1))
     trials: list[SearchPoint] = field(default_factory=list)
 
-    def measure(self, duration_s: float, offered_pps: float, *, is_even: bool) -> SearchPoint:
+    def measure(self, duration_s: float, offered_pps: float, *, catch_up: CatchUp) -> SearchPoint:
         intended = round(duration_s * offered_pps)
         offered = min(intended, round(duration_s * self.sender_limit_pps))
         stalls = int(self.random.random() < self.sender_stall_probability)
+        is_even = catch_up is not CatchUp.FULL
         if is_even:
-            offered = min(offered, round(intended * (self.sender_even_share - 0.02 * stalls)))
+            share = self.sender_strict_share if catch_up is CatchUp.NEVER else self.sender_even_share
+            offered = min(offered, round(intended * (share - 0.02 * stalls)))
         limit_pps = self.limit_pps * self.random.gauss(1, self.noise) if self.noise else self.limit_pps
         forwarded = min(offered, int(limit_pps * duration_s) + self.burst_packets)
         if offered_pps > limit_pps * self.knee_share:
@@ -50,6 +58,8 @@ class SimulatedRouter:
             forwarded -= self._lost_at_random(forwarded)
         if not is_even:
             forwarded -= min(forwarded, stalls * round(0.01 * intended))
+        if self.loses_bursts and catch_up is not CatchUp.NEVER and limit_pps / 2 < offered_pps < limit_pps * 2:
+            forwarded -= round(forwarded * 0.1)
         received = min(forwarded, round(duration_s * self.receiver_limit_pps))
         dropped = forwarded - received
         point = SearchPoint(duration_s, offered_pps, intended, offered, received, dropped, stalls, is_even=is_even)

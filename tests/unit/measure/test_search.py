@@ -126,6 +126,43 @@ def test_a_sender_that_cannot_be_even_catches_up_and_is_not_always_asked_for_it(
     assert all(point.is_repeated for point in even)
 
 
+@pytest.mark.parametrize("strict_share", [1.0, 0.96], ids=["quiet", "interrupted"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_path_that_loses_each_burst_is_searched_without_bursts(strict_share: float, seed: int) -> None:
+    router = SimulatedRouter(
+        41_000, burst_packets=0, loses_bursts=True, sender_strict_share=strict_share, random=Random(seed)
+    )
+    run = search(router, HIGHEST_PPS * (1 + seed / 10))
+    found = run.bounds(NDR_LOSS_RATIO).lower_pps or 0
+    assert strict_share * 41_000 * 0.99 <= found <= 41_000
+    assert run.trial_s <= 15
+
+
+@pytest.mark.parametrize("stall_probability", [0.0, 0.1], ids=["steady", "stalling"])
+@pytest.mark.parametrize("overload_share", [1.0, 1.2])
+def test_losses_of_a_path_that_bears_bursts_are_not_put_down_to_them(
+    stall_probability: float, overload_share: float
+) -> None:
+    """Some routers forward more packets when they are overloaded than they can forward without loss."""
+    runs = [
+        search(
+            SimulatedRouter(
+                41_000 * overload_share,
+                knee_share=1 / overload_share,
+                knee_loss_ratio=0.02,
+                sender_even_share=0.996,
+                sender_strict_share=0.96,
+                stall_probability=stall_probability,
+                random=Random(seed),
+            )
+        )
+        for seed in range(10)
+    ]
+    found = [run.bounds(PDR_LOSS_RATIO).lower_pps or 0 for run in runs]
+    assert sum(abs(pps / 41_000 - 1) <= 0.01 for pps in found) >= 9, found
+    assert median(run.trial_s for run in runs) <= 15
+
+
 def test_a_load_above_what_the_testers_can_send_does_not_end_even_trials() -> None:
     run = search(SimulatedRouter(20_000, sender_limit_pps=90_000))
     assert run.points[-1].is_even

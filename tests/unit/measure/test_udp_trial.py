@@ -35,7 +35,7 @@ from tunnelbench.model.plan import (
     UdpTraffic,
 )
 from tunnelbench.model.result import Check, TrialRecord, Verdict
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, CatchUp, SearchPoint
 from tunnelbench.model.testbed import Link, TestbedSpec
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement
 from tunnelbench.testbed.base import Testbed
@@ -65,7 +65,7 @@ class SimulatedExchanger:
                 load.burst_packets / 2, lost=lost, intended_packets=load.burst_packets, sending_s=sending_s
             )
         rate_pps = load.rate_pps or 1e6
-        point = self.router.measure(load.duration_s or 0.0, rate_pps, is_even=load.is_even)
+        point = self.router.measure(load.duration_s or 0.0, rate_pps, catch_up=load.catch_up)
         return make_counts(
             rate_pps,
             intended_pps=load.rate_pps,
@@ -82,10 +82,10 @@ class SimulatedExchanger:
         """Do nothing, because both exchangers are the same object."""
 
     def point(
-        self, duration_s: float, offered_pps: float, *, is_even: bool = False, is_echo: bool = False
+        self, duration_s: float, offered_pps: float, *, catch_up: CatchUp = CatchUp.FULL, is_echo: bool = False
     ) -> SearchPoint:
-        load = SenderLoad("18", duration_s, offered_pps, is_even=is_even, is_echo=is_echo)
-        return as_point(self.exchange(load), is_even=is_even)
+        load = SenderLoad("18", duration_s, offered_pps, catch_up=catch_up, is_echo=is_echo)
+        return as_point(self.exchange(load), is_even=catch_up is not CatchUp.FULL)
 
     @property
     def as_exchanger(self) -> Exchanger:
