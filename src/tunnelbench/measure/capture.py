@@ -70,7 +70,7 @@ def capture_ip(host: Host, device: str, without: Sequence[SshServer] = ()) -> It
     which = "(ip or ip6)" + "".join(f" and not (tcp port {each.port} and host {each.address})" for each in without)
     # fmt: off
     # Immediate mode: a short capture is otherwise lost in the kernel's buffer.
-    daemon = host.start(["tcpdump", "--immediate-mode", "-U", "-n", "-Z", "root", "-s", str(SNAP_BYTES),
+    daemon = host.start(["tcpdump", "--immediate-mode", "-p", "-U", "-n", "-Z", "root", "-s", str(SNAP_BYTES),
                          "-c", str(MOST_PACKETS), "-i", device, "-w", str(path), which])
     # fmt: on
     try:

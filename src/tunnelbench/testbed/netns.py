@@ -31,7 +31,7 @@ from tunnelbench.host.procfs import (
     parse_softnet,
     with_children,
 )
-from tunnelbench.host.setup_watch import SetupWatch
+from tunnelbench.host.setup_watch import SetupWatch, UntilChanged
 from tunnelbench.model.conditions import Conditions
 from tunnelbench.model.errors import CannotHere, TunnelUnavailable
 from tunnelbench.model.frames import ETHERNET_HEADER_BYTES, ETHERNET_MINIMUM_BYTES, ETHERNET_OVERHEAD_BYTES
@@ -121,6 +121,8 @@ class NetnsTestbed(Testbed):
         """Queues of each cable as this testbed has made them."""
         self._merging: dict[tuple[str, str], MergingDevice] = {}
         """Devices of testers that merge packets at the moment, by host name and device."""
+        self._setup = UntilChanged()
+        """Readings of the set-up of the hosts' networks."""
         self._cannot_merge = ""
         """Reason why the testers can merge no packets; empty: they can, as far as is known."""
         self._direct: BackToBack | None = None
@@ -183,6 +185,7 @@ class NetnsTestbed(Testbed):
         self.local.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for host in self._hosts:
             host.create()
+        self._setup = UntilChanged([host.namespace for host in self._hosts])
         near, far = self.cable_devices
         if cables:
             self._connect(self.client, self.lan_device, cables[0], near)
@@ -402,6 +405,9 @@ class NetnsTestbed(Testbed):
         self._steer(host, device)
 
     def late_offloads(self) -> Mapping[str, Sequence[str]]:
+        return self._setup.read(self._late_offloads)
+
+    def _late_offloads(self) -> Mapping[str, Sequence[str]]:
         testers = (self.client, self.server)
         cables = (self.lan_device, self.wan_device, self.server_device)
         found = {}
@@ -467,6 +473,18 @@ class NetnsTestbed(Testbed):
             return None
 
     def altered(self) -> Sequence[str]:
+        found = [*self._setup.read(self._altered)]
+        for host in self._namespaces:  # the kernel reports neither programs of BPF nor packet sockets
+            found += [
+                f"the kernel runs a BPF program for the packets of {device} on the {host.name}"
+                for device in (*devices_with_programs(host.namespace), *self._devices_with_xdp(host))
+            ]
+            if taps := len(host.read("/proc/net/packet").splitlines()) - 1:
+                found.append(f"on the {host.name}, {counted(taps, 'packet socket')} received copies of packets")
+        return found
+
+    def _altered(self) -> Sequence[str]:
+        """Return those sentences of `altered` about which the kernel sends messages."""
         usual = {*USUAL_QUEUES, *_default_queue()}
         found = []
         for host in self._namespaces:
@@ -493,12 +511,6 @@ class NetnsTestbed(Testbed):
             if policies := foreign_policies(host.run(["ip", "xfrm", "policy"], check=False).stdout):
                 count = f" and {len(policies) - 1} more" if len(policies) > 1 else ""
                 found.append(f"the {host.name} has an IPsec policy without a tunnel: {policies[0]}{count}")
-            found += [
-                f"the kernel runs a BPF program for the packets of {device} on the {host.name}"
-                for device in (*devices_with_programs(host.namespace), *self._devices_with_xdp(host))
-            ]
-            if taps := len(host.read("/proc/net/packet").splitlines()) - 1:
-                found.append(f"on the {host.name}, {counted(taps, 'packet socket')} received copies of packets")
         return found
 
     @contextmanager
@@ -534,6 +546,9 @@ class NetnsTestbed(Testbed):
         return [" ".join(line.split()) for line in lines]
 
     def late_rules(self) -> int:
+        return self._setup.read(self._late_rules)
+
+    def _late_rules(self) -> int:
         return other_rules(self.router.run(["nft", "list", "ruleset"], check=False).stdout)
 
     @contextmanager
@@ -551,6 +566,7 @@ class NetnsTestbed(Testbed):
             self.client.run(["ip", "link", "del", link.client_device], check=False)  # its peer goes with it
 
     def take_down(self) -> None:
+        self._setup.close()
         with ExitStack() as stack:  # each host is closed, even if another one cannot be
             for host in reversed(self._hosts):
                 stack.callback(host.close)

@@ -17,6 +17,7 @@ from tunnelbench.host.setup_watch import (
     NETLINK_ROUTE,
     NETLINK_XFRM,
     SetupWatch,
+    UntilChanged,
     attributes,
     messages,
 )
@@ -104,3 +105,79 @@ def test_odd_messages_end_the_reading(data: bytes) -> None:
 def test_a_namespace_that_is_not_there_is_an_error() -> None:
     with pytest.raises(OSError, match=os.strerror(2)):
         SetupWatch("tb-none-such")
+
+
+def listening(watch: Any, *data: bytes | None) -> None:
+    """Let a watch have its three sockets, the first of which has messages."""
+    watch._sockets = [
+        (NETLINK_ROUTE, Listener(*data)),
+        (NETLINK_NETFILTER, Listener()),
+        (NETLINK_XFRM, Listener()),
+    ]
+
+
+@pytest.mark.parametrize("data", [message(ROUTE), message(NEIGHBOUR), None])
+def test_any_message_of_the_kernel_is_news_once(watch: Any, data: bytes | None) -> None:
+    listening(watch, data)
+    assert watch.has_news()
+    assert not watch.has_news()
+
+
+def test_a_kernel_without_a_kind_of_messages_may_always_have_news(watch: Any) -> None:
+    watch._sockets = [(NETLINK_ROUTE, Listener()), (NETLINK_NETFILTER, Listener())]
+    assert watch.has_news()
+
+
+class Counted:
+    """Something that is read, and how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def read(self) -> int:
+        self.times += 1
+        return self.times
+
+
+@pytest.fixture
+def kept(watch: Any, monkeypatch: pytest.MonkeyPatch) -> UntilChanged:
+    monkeypatch.setattr(setup_watch, "SetupWatch", lambda _: watch)
+    return UntilChanged(["tb-1-client"])
+
+
+def test_what_was_read_is_kept_until_the_kernel_reports_a_change(watch: Any, kept: UntilChanged) -> None:
+    listening(watch)
+    one, other = Counted(), Counted()
+    assert [kept.read(one.read), kept.read(one.read), kept.read(other.read)] == [1, 1, 1]
+    listening(watch, message(ROUTE))
+    assert [kept.read(one.read), kept.read(one.read), kept.read(other.read)] == [2, 2, 2]
+
+
+def test_a_change_during_the_reading_is_read_the_next_time(watch: Any, kept: UntilChanged) -> None:
+    def read_slowly() -> None:
+        times.append(1)
+        listening(watch, *([message(ROUTE)] if len(times) == 1 else []))
+
+    times: list[int] = []
+    listening(watch)
+    for reads in (1, 2, 2):
+        kept.read(read_slowly)
+        assert len(times) == reads
+
+
+@pytest.mark.parametrize("how", ["none", "closed", "unreadable"])
+def test_nothing_is_kept_without_the_messages_of_the_kernel(
+    how: str, kept: UntilChanged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    if how == "none":
+        kept = UntilChanged()
+    elif how == "closed":
+        kept.close()
+    else:
+        monkeypatch.setattr(setup_watch, "SetupWatch", refuse)
+        kept = UntilChanged(["tb-1-client"])
+    counted = Counted()
+    assert [kept.read(counted.read), kept.read(counted.read)] == [1, 2]
