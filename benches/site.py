@@ -1,74 +1,87 @@
 #!/usr/bin/env python3
-"""Measure the time to build a site of a thousand runs: a hundred trials each, of two hundred devices.
+"""Measure the time and the memory to build a site of a thousand runs: a hundred trials each, of two hundred devices.
 
-Then measure the time to build it again, with nothing changed and with one run changed.
+    .venv/bin/python benches/site.py [--runs 1000] [--repeats 5] [--against REVISION]
 
-Makes the files and the site in a folder of its own under /tmp and takes it down again; nothing is measured but time.
-
-    .venv/bin/python benches/site.py [--runs 1000] [--keep FOLDER]
+The site is then built again, with nothing changed and with one run changed. The runs are synthetic. Their files and the
+site are made in a folder under /tmp that is removed at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from table import print_table
+from versions import PROGRAM, ROOT, Cost, add_options, compared_versions, cost_row
 
-from tests.unit.builders import STARTED_AT, make_records, make_run, make_speeds  # noqa: E402
+# Behind the other version's modules, which export its runs.
+sys.path.append(str(ROOT))
 
-from tunnelbench.report.exchange import export  # noqa: E402
+from tests.unit.builders import STARTED_AT, make_records, make_run, make_speeds
 
-PROGRAM = Path(sys.executable).with_name("tunnelbench")
+from tunnelbench.report.exchange import export
+
 DEVICES = 200
+NEW, UNCHANGED, ONE_CHANGED = "new", "nothing changed", "one run changed"
+MOST_S = {NEW: 10.0, UNCHANGED: 1.0, ONE_CHANGED: 1.0}
+"""Longest time to build a site [s]."""
+UNTRUSTED_S = 1.1
+"""`site` reads a file again whose time of change is younger than about this [s]."""
 
 
-def fill(folder: Path, runs: int) -> list[str]:
-    """Write exported runs, one in each file, and return the paths."""
+def fill(folder: Path, runs: int) -> None:
+    """Write exported runs, one in each file."""
     records, speeds = make_records(), make_speeds()
     usual = make_run()
-    found = []
     for number in range(runs):
         started = (STARTED_AT + timedelta(hours=number)).isoformat()
         facts = {**usual.host_facts, "board": f"Router {number % DEVICES}"}
         run = make_run(run_id=f"2025-{number:06d}", started_at=started, host_facts=facts, trials_recorded=len(records))
-        path = folder / f"{number:06d}.json"
-        path.write_text(export(run, records, speeds).text, encoding="utf-8")
-        found.append(str(path))
-    return found
+        (folder / f"{number:06d}.json").write_text(export(run, records, speeds).text, encoding="utf-8")
 
 
 def main() -> None:
-    """Print the duration and the size of the site."""
+    """Print a row for each way to build the site."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--keep", type=Path, help="a folder for the files and the site, which stay")
+    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="make the files there, and measure nothing")
+    add_options(parser)
     given = parser.parse_args()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    with tempfile.TemporaryDirectory(prefix="tunnelbench-site-") as scratch:
-        folder = given.keep or Path(scratch)
-        runs = folder / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
-        files = sorted(map(str, runs.iterdir())) or fill(runs, given.runs)
-        environment["XDG_CACHE_HOME"] = str(Path(scratch, "cache"))
-        command = [str(PROGRAM), "site", str(folder / "site"), *files]
-        for what in ("new", "nothing changed", "one run changed"):
-            if what == "one run changed":
-                os.utime(files[len(files) // 2])
-            time.sleep(1.1)  # `site` does not trust the times of younger files
-            start = time.monotonic()
-            subprocess.run(command, check=True, env=environment)
-            print(f"{len(files)} runs, {what}: {time.monotonic() - start:.1f} s")
-        pages = [path for path in (folder / "site").rglob("*") if path.is_file()]
-        size = sum(path.stat().st_size for path in pages) / 1e6
-        print(f"{len(pages)} files, {size:.0f} MB")
+    if given.fill:
+        fill(given.fill, given.runs)
+        return
+    with tempfile.TemporaryDirectory(prefix="tunnelbench-site-") as scratch, compared_versions(given.against) as known:
+        folders = [Path(scratch, str(number)) for number in range(len(known))]
+        for version, folder in zip(known, folders, strict=True):
+            (folder / "runs").mkdir(parents=True)
+            version.run([sys.executable, __file__, "--fill", folder / "runs", "--runs", str(given.runs)], caches=folder)
+        costs: dict[str, list[list[Cost]]] = {way: [[] for _ in known] for way in MOST_S}
+        for _ in range(1 + given.repeats):
+            for index, (version, folder) in enumerate(zip(known, folders, strict=True)):
+                caches, site = folder / "caches", folder / "site"
+                for gone in (caches, site):
+                    shutil.rmtree(gone, ignore_errors=True)
+                files = sorted((folder / "runs").iterdir())
+                for way, of_way in costs.items():
+                    if way == ONE_CHANGED:
+                        os.utime(files[len(files) // 2])
+                    time.sleep(UNTRUSTED_S)
+                    of_way[index].append(version.run([PROGRAM, "site", site, *files], caches=caches))
+    # The first call compiles the modules.
+    ways = costs.items()
+    print_table(
+        [
+            cost_row(f"site of {given.runs} runs: {way}", [each[1:] for each in of_way], MOST_S[way])
+            for way, of_way in ways
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -1,92 +1,89 @@
 #!/usr/bin/env python3
-"""Measure the time of `list runs` and `report` on a large store, each in a process of its own.
+"""Measure the time and the memory of commands on a store of many runs, and on two runs of many trials.
 
-Makes a store of synthetic runs in a folder of its own under /tmp and takes it down again; nothing is measured but time.
+    .venv/bin/python benches/store.py [--runs 1000] [--trials 20000] [--repeats 5] [--against REVISION]
 
-    .venv/bin/python benches/store.py [--runs 1000] [--repeats 5] [--profile]
+Each call is a process of its own. The runs are synthetic, and are stored in a folder under /tmp that is removed at the
+end.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
-import os
-import pstats
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from table import print_table
+from versions import PROGRAM, ROOT, Cost, add_options, compared_versions, cost_row
 
-from tests.unit.builders import STARTED_AT, make_records, make_run, make_speeds  # noqa: E402
+# Behind the other version's modules, which make its stores.
+sys.path.append(str(ROOT))
 
-from tunnelbench.store.store import Store  # noqa: E402
+from tests.unit.builders import STARTED_AT, make_long_run, make_records, make_run, make_speeds
 
-PROGRAM = Path(sys.executable).with_name("tunnelbench")
+from tunnelbench.store.store import Store
+
+MANY, LONG = "many.sqlite", "long.sqlite"
+LONG_RUNS = ("2025-long-1", "2025-long-2")
 
 
-def fill(path: Path, runs: int) -> int:
-    """Fill a store with runs of a hundred trials, and return the number of trials."""
+def fill(folder: Path, runs: int, trials: int) -> None:
+    """Make a store of runs of a hundred trials, and one of two runs of `trials` trials."""
     records, speeds = make_records(), make_speeds()
-    with Store.open(path) as store:
+    with Store.open(folder / MANY) as store:
         for number in range(runs):
             started = (STARTED_AT + timedelta(hours=number)).isoformat()
-            run = make_run(run_id=f"2025-{number:06d}", started_at=started, ended_at=started)
+            run = make_run(run_id=run_id(number), started_at=started, ended_at=started)
             store.add_run(run, [replace(record, started_at=started) for record in records], speeds)
-    return runs * len(records)
+    with Store.open(folder / LONG) as store:
+        for name in LONG_RUNS:
+            store.add_run(make_run(run_id=name, trials_planned=trials, trials_recorded=trials),
+                          make_long_run(trials), speeds)  # fmt: skip
 
 
-def timed(command: list[str], repeats: int) -> list[float]:
-    """Return the duration of each call [s]."""
-    # An installed program is compiled already. The first call compiles the modules.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    found = []
-    for _ in range(1 + repeats):
-        start = time.monotonic()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
-        found.append(time.monotonic() - start)
-    return found[1:]
+def run_id(number: int) -> str:
+    return f"2025-{number:06d}"
 
 
 def main() -> None:
-    """Print the median and the spread of each command."""
+    """Print a row for each command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="of a hundred trials each")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--keep", type=Path, help="use the store in this file, made where it is missing, and keep it")
-    parser.add_argument("--profile", action="store_true", help="print what `report` spends its time on")
+    parser.add_argument("--trials", type=int, default=20_000, help="of each of the two long runs")
+    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="make the stores there, and measure nothing")
+    add_options(parser)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tunnelbench-store-") as folder:
-        path = given.keep or Path(folder) / "results.sqlite"
-        if not path.exists():
-            start = time.monotonic()
-            trials = fill(path, given.runs)
-            took, size = time.monotonic() - start, path.stat().st_size / 1e6
-            print(f"{trials} trials in {given.runs} runs, {size:.0f} MB, written in {took:.0f} s")
-        if given.profile:
-            profile(path)
-        for verb in (["list", "runs"], ["report", "last"], ["report", f"2025-{given.runs // 2:06d}"]):
-            found = timed([str(PROGRAM), *verb, "--store", str(path)], given.repeats)
-            spread = f"{min(found):.2f}-{max(found):.2f}"
-            print(f"{' '.join(verb):<20} {statistics.median(found):.2f} s ({spread}, {len(found)} times)")
-
-
-def profile(path: Path) -> None:
-    """Print a profile of `report` and `list runs`, imports included."""
-    from tunnelbench.cli import main as program  # noqa: PLC0415
-
-    for verb in (["list", "runs"], ["report", "last"]):
-        profiler = cProfile.Profile()
-        with suppress(SystemExit):
-            profiler.runcall(program, [*verb, "--store", str(path)])
-        pstats.Stats(profiler).sort_stats("cumulative").print_stats(30)
+    if given.fill:
+        fill(given.fill, given.runs, given.trials)
+        return
+    of_many, of_long = f"{given.runs} runs", f"{given.trials} trials"
+    first, second = LONG_RUNS
+    commands: list[tuple[str, str, list[str], float | None, float | None]] = [
+        (of_many, MANY, ["list", "runs"], None, None),
+        (of_many, MANY, ["report", "last"], None, None),
+        (of_many, MANY, ["report", run_id(given.runs // 2)], None, None),
+        (of_long, LONG, ["report", first], 3, 150),
+        (of_long, LONG, ["show", first], 3, 150),
+        (of_long, LONG, ["compare", first, second], 5, None),
+    ]
+    with tempfile.TemporaryDirectory(prefix="tunnelbench-store-") as scratch, compared_versions(given.against) as known:
+        folders = [Path(scratch, str(number)) for number in range(len(known))]
+        for version, folder in zip(known, folders, strict=True):
+            folder.mkdir()
+            sizes = ["--runs", str(given.runs), "--trials", str(given.trials)]
+            version.run([sys.executable, __file__, "--fill", folder, *sizes], caches=folder)
+        rows = []
+        for size, store, verb, most_s, most_mb in commands:
+            costs: list[list[Cost]] = [[] for _ in known]
+            for _ in range(1 + given.repeats):
+                for version, folder, of_version in zip(known, folders, costs, strict=True):
+                    of_version.append(version.run([PROGRAM, *verb, "--store", folder / store], caches=folder))
+            # The first call compiles the modules.
+            rows.append(cost_row(f"{size}: {verb[0]}", [each[1:] for each in costs], most_s, most_mb))
+    print_table(rows)
 
 
 if __name__ == "__main__":
