@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
@@ -20,18 +21,16 @@ def block_effects(table: Mapping[tuple[CellKey, Block], float]) -> dict[Block, f
 
     `table` holds a value by cell and block, and values may be missing. Pass logarithms for effects that multiply.
     """
-    cells = {cell: 0.0 for cell, _ in table}
-    blocks = {block: 0.0 for _, block in table}
+    of_cells: dict[CellKey, list[tuple[Block, float]]] = defaultdict(list)
+    of_blocks: dict[Block, list[tuple[CellKey, float]]] = defaultdict(list)
+    for (cell, block), value in table.items():
+        of_cells[cell].append((block, value))
+        of_blocks[block].append((cell, value))
+    blocks = dict.fromkeys(of_blocks, 0.0)
     for _ in range(MOST_SWEEPS):
-        cells = {
-            cell: median([value - blocks[block] for (own, block), value in table.items() if own == cell])
-            for cell in cells
-        }
+        cells = {cell: median([value - blocks[block] for block, value in own]) for cell, own in of_cells.items()}
         before = blocks
-        blocks = {
-            block: median([value - cells[cell] for (cell, own), value in table.items() if own == block])
-            for block in blocks
-        }
+        blocks = {block: median([value - cells[cell] for cell, value in own]) for block, own in of_blocks.items()}
         centre = median(list(blocks.values()))
         blocks = {block: effect - centre for block, effect in blocks.items()}
         if all(abs(effect - before[block]) < CONVERGED_BELOW for block, effect in blocks.items()):

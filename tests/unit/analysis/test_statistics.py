@@ -14,6 +14,8 @@ from tunnelbench.analysis.statistics import (
     RESAMPLES,
     SEED,
     Estimate,
+    _drawn_ranks,
+    _sorted_ranks,
     bootstrap_interval,
     estimate,
     median,
@@ -82,3 +84,17 @@ def test_a_sample_ties_with_itself_and_not_with_one_beyond_its_range(sample: lis
 )
 def test_a_difference_inside_the_spread_is_a_tie(first: list[float], second: list[float], expected: bool) -> None:
     assert estimate(first).ties_with(estimate(second)) is expected
+
+
+@pytest.mark.parametrize("count", [7, 8, 201, 400])
+def test_drawn_middles_are_distributed_like_those_of_sorted_resamples(count: int) -> None:
+    moments = []
+    for draw in (_drawn_ranks, _sorted_ranks):
+        random = Random(1)
+        lower, upper = zip(*(draw(random, count) for _ in range(3000)), strict=True)
+        apart = [high - low for low, high in zip(lower, upper, strict=True)]
+        moments.append(
+            [statistics.mean(lower), statistics.stdev(lower), statistics.mean(upper), statistics.mean(apart)]
+        )
+    drawn, made = moments
+    assert drawn == pytest.approx(made, abs=0.1 * made[1])
