@@ -23,6 +23,9 @@ PROGRAM = Path(sys.executable).with_name("tunnelbench")
 USUAL_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 """The environment of an installed program, whose modules are compiled already."""
 
+COMMAND_WORDS = 3
+"""Number of words of a command in a message about it."""
+
 
 @dataclass(frozen=True)
 class Version:
@@ -43,7 +46,8 @@ class Version:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            sys.exit(f"{self.name or 'this version'}: {' '.join(map(str, command))} ended with {process.returncode}")
+            begun = " ".join(map(str, command[:COMMAND_WORDS]))
+            sys.exit(f"{self.name or 'this version'}: {begun} ... ended with {process.returncode}")
         return Cost(time.monotonic() - begin_s, used.ru_maxrss * 1024 / 1e6)
 
 
@@ -76,7 +80,7 @@ def compared_versions(revision: str | None) -> Iterator[list[Version]]:
     if not revision:
         yield [ours]
         return
-    command = ("git", "-C", ROOT, "archive", revision, "src", "tests")
+    command = ("git", "-C", ROOT, "archive", revision)
     archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
     with tempfile.TemporaryDirectory(prefix="tunnelbench-version-") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
