@@ -29,31 +29,31 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from versions import PROGRAM, ROOT, USUAL_ENVIRONMENT
+
 sys.path.insert(0, str(ROOT))
 
-from sqlalchemy import create_engine, text  # noqa: E402
-from tests.postgresql import Cluster, cluster  # noqa: E402
-from tests.unit.builders import STARTED_AT, make_run  # noqa: E402
+from sqlalchemy import create_engine, text
+from tests.postgresql import Cluster, cluster
+from tests.unit.builders import STARTED_AT, make_run
 
-from tunnelbench.cli.progress import Progress  # noqa: E402
-from tunnelbench.cli.run import RunJob, simulate  # noqa: E402
-from tunnelbench.cli.run_lock import new_run_id  # noqa: E402
-from tunnelbench.measure.simulation import simulated_record  # noqa: E402
-from tunnelbench.model.errors import UserError, WrongInput  # noqa: E402
-from tunnelbench.model.result import TrialRecord  # noqa: E402
-from tunnelbench.model.testbed import SimulationModel  # noqa: E402
-from tunnelbench.plan import stored_plan, stored_testbed  # noqa: E402
-from tunnelbench.racks import worker as worker_module  # noqa: E402
-from tunnelbench.racks.queue import JobQueue, Submission  # noqa: E402
-from tunnelbench.racks.worker import RackWorker, run_worker  # noqa: E402
-from tunnelbench.store.checksum import checksum  # noqa: E402
-from tunnelbench.store.rows import DatabaseRow, raw_row, run_row, trial_row  # noqa: E402
-from tunnelbench.store.store import Store  # noqa: E402
-from tunnelbench.testbed import KINDS  # noqa: E402
-from tunnelbench.tunnel import PLANNED, option_schemas  # noqa: E402
+from tunnelbench.cli.progress import Progress
+from tunnelbench.cli.run import RunJob, simulate
+from tunnelbench.cli.run_lock import new_run_id
+from tunnelbench.measure.simulation import simulated_record
+from tunnelbench.model.errors import UserError, WrongInput
+from tunnelbench.model.result import TrialRecord
+from tunnelbench.model.testbed import SimulationModel
+from tunnelbench.plan import stored_plan, stored_testbed
+from tunnelbench.racks import worker as worker_module
+from tunnelbench.racks.queue import JobQueue, Submission
+from tunnelbench.racks.worker import RackWorker, run_worker
+from tunnelbench.store.checksum import checksum
+from tunnelbench.store.rows import DatabaseRow, raw_row, run_row, trial_row
+from tunnelbench.store.store import Store
+from tunnelbench.testbed import KINDS
+from tunnelbench.tunnel import PLANNED, option_schemas
 
-PROGRAM = Path(sys.executable).with_name("tunnelbench")
 PLAN = """
 rounds = {rounds}
 [tcp]
@@ -64,8 +64,6 @@ interval_s = 0.5
 [[tunnel]]
 kind = "gre"
 """
-USUAL_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""Environment of the programs that are measured. A process that finds no compiled modules spends seconds on them."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SUBMITTED_AT_ONCE = 10_000
 

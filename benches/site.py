@@ -13,13 +13,12 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 import time
 from datetime import timedelta
 from pathlib import Path
 
 from table import print_table
-from versions import PROGRAM, ROOT, Cost, add_options, compared_versions, cost_row
+from versions import PROGRAM, ROOT, Cost, add_options, cost_row, filled_versions
 
 # Behind the other version's modules, which export its runs.
 sys.path.append(str(ROOT))
@@ -28,6 +27,7 @@ from tests.unit.builders import STARTED_AT, make_records, make_run, make_speeds
 
 from tunnelbench.report.exchange import export
 
+RUNS = "runs"
 DEVICES = 200
 NEW, UNCHANGED, ONE_CHANGED = "new", "nothing changed", "one run changed"
 MOST_S = {NEW: 10.0, UNCHANGED: 1.0, ONE_CHANGED: 1.0}
@@ -37,51 +37,40 @@ UNTRUSTED_S = 1.1
 
 
 def fill(folder: Path, runs: int) -> None:
-    """Write exported runs, one in each file."""
+    """Write exported runs, one in each file of the folder RUNS."""
+    (folder / RUNS).mkdir()
     records, speeds = make_records(), make_speeds()
     usual = make_run()
     for number in range(runs):
         started = (STARTED_AT + timedelta(hours=number)).isoformat()
         facts = {**usual.host_facts, "board": f"Router {number % DEVICES}"}
         run = make_run(run_id=f"2025-{number:06d}", started_at=started, host_facts=facts, trials_recorded=len(records))
-        (folder / f"{number:06d}.json").write_text(export(run, records, speeds).text, encoding="utf-8")
+        (folder / RUNS / f"{number:06d}.json").write_text(export(run, records, speeds).text, encoding="utf-8")
 
 
 def main() -> None:
     """Print a row for each way to build the site."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="make the files there, and measure nothing")
     add_options(parser)
     given = parser.parse_args()
     if given.fill:
         fill(given.fill, given.runs)
         return
-    with tempfile.TemporaryDirectory(prefix="tunnelbench-site-") as scratch, compared_versions(given.against) as known:
-        folders = [Path(scratch, str(number)) for number in range(len(known))]
-        for version, folder in zip(known, folders, strict=True):
-            (folder / "runs").mkdir(parents=True)
-            version.run([sys.executable, __file__, "--fill", folder / "runs", "--runs", str(given.runs)], caches=folder)
-        costs: dict[str, list[list[Cost]]] = {way: [[] for _ in known] for way in MOST_S}
+    with filled_versions(__file__, given, "--runs", given.runs) as filled:
+        costs: dict[str, list[list[Cost]]] = {way: [[] for _ in filled] for way in MOST_S}
         for _ in range(1 + given.repeats):
-            for index, (version, folder) in enumerate(zip(known, folders, strict=True)):
+            for index, (version, folder) in enumerate(filled):
                 caches, site = folder / "caches", folder / "site"
                 for gone in (caches, site):
                     shutil.rmtree(gone, ignore_errors=True)
-                files = sorted((folder / "runs").iterdir())
+                files = sorted((folder / RUNS).iterdir())
                 for way, of_way in costs.items():
                     if way == ONE_CHANGED:
                         os.utime(files[len(files) // 2])
                     time.sleep(UNTRUSTED_S)
                     of_way[index].append(version.run([PROGRAM, "site", site, *files], caches=caches))
-    # The first call compiles the modules.
-    ways = costs.items()
-    print_table(
-        [
-            cost_row(f"site of {given.runs} runs: {way}", [each[1:] for each in of_way], MOST_S[way])
-            for way, of_way in ways
-        ]
-    )
+    print_table([cost_row(f"site of {given.runs} runs: {way}", of_way, MOST_S[way]) for way, of_way in costs.items()])
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from table import print_table
-from versions import PROGRAM, ROOT, Cost, add_options, compared_versions, cost_row
+from versions import PROGRAM, ROOT, Cost, add_options, cost_row, filled_versions
 
 # Behind the other version's modules, which make its stores.
 sys.path.append(str(ROOT))
@@ -53,7 +52,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000, help="of a hundred trials each")
     parser.add_argument("--trials", type=int, default=20_000, help="of each of the two long runs")
-    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="make the stores there, and measure nothing")
     add_options(parser)
     given = parser.parse_args()
     if given.fill:
@@ -69,20 +67,14 @@ def main() -> None:
         (of_long, LONG, ["show", first], 3, 150),
         (of_long, LONG, ["compare", first, second], 5, None),
     ]
-    with tempfile.TemporaryDirectory(prefix="tunnelbench-store-") as scratch, compared_versions(given.against) as known:
-        folders = [Path(scratch, str(number)) for number in range(len(known))]
-        for version, folder in zip(known, folders, strict=True):
-            folder.mkdir()
-            sizes = ["--runs", str(given.runs), "--trials", str(given.trials)]
-            version.run([sys.executable, __file__, "--fill", folder, *sizes], caches=folder)
-        rows = []
+    rows = []
+    with filled_versions(__file__, given, "--runs", given.runs, "--trials", given.trials) as filled:
         for size, store, verb, most_s, most_mb in commands:
-            costs: list[list[Cost]] = [[] for _ in known]
+            costs: list[list[Cost]] = [[] for _ in filled]
             for _ in range(1 + given.repeats):
-                for version, folder, of_version in zip(known, folders, costs, strict=True):
+                for (version, folder), of_version in zip(filled, costs, strict=True):
                     of_version.append(version.run([PROGRAM, *verb, "--store", folder / store], caches=folder))
-            # The first call compiles the modules.
-            rows.append(cost_row(f"{size}: {verb[0]}", [each[1:] for each in costs], most_s, most_mb))
+            rows.append(cost_row(f"{size}: {' '.join(verb)}", costs, most_s, most_mb))
     print_table(rows)
 
 

@@ -21,7 +21,7 @@ from table import Row, spread
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(sys.executable).with_name("tunnelbench")
 USUAL_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-"""The environment of an installed program, whose modules are compiled already."""
+"""Environment of the programs that are measured. A process that finds no compiled modules spends seconds on them."""
 
 COMMAND_WORDS = 3
 """Number of words of a command in a message about it."""
@@ -62,10 +62,26 @@ class Cost:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of benches that compare versions."""
+    parser.add_argument("--fill", type=Path, metavar="FOLDER", help="make the input there, and measure nothing")
     parser.add_argument(
         "--against", metavar="REVISION", help="compare with this version; usually the newest tag, if any"
     )
     parser.add_argument("--repeats", type=int, default=5)
+
+
+@contextmanager
+def filled_versions(script: str, given: argparse.Namespace, *sizes: object) -> Iterator[list[tuple[Version, Path]]]:
+    """Yield this version, and the other one if there is one, each with a folder of its input.
+
+    Each version makes its input by `script --fill FOLDER`, with the options `sizes`.
+    """
+    prefix = "tunnelbench-bench-"
+    with tempfile.TemporaryDirectory(prefix=prefix) as scratch, compared_versions(given.against) as known:
+        filled = [(version, Path(scratch, str(number))) for number, version in enumerate(known)]
+        for version, folder in filled:
+            folder.mkdir()
+            version.run([sys.executable, script, "--fill", folder, *map(str, sizes)], caches=folder)
+        yield filled
 
 
 @contextmanager
@@ -91,8 +107,10 @@ def compared_versions(revision: str | None) -> Iterator[list[Version]]:
 def cost_row(figure: str, costs: Sequence[Sequence[Cost]], most_s: float | None, most_mb: float | None = None) -> Row:
     """Return the row of a command; `costs` has those of this version and, if compared, those of the other one.
 
-    `most_s` and `most_mb` are the targets of the medians.
+    The first call of each version compiles the modules, and does not count. `most_s` and `most_mb` are the targets of
+    the medians.
     """
+    costs = [each[1:] for each in costs]
     texts = [f"{spread([cost.wall_s for cost in each], digits=2)} s, {_memory_mb(each):.0f} MB" for each in costs]
     medians_s = [statistics.median(cost.wall_s for cost in each) for each in costs]
     targets = [f"{most:g} {unit}" for most, unit in ((most_s, "s"), (most_mb, "MB")) if most is not None]

@@ -93,8 +93,12 @@ class SetupWatch:
 
     def _listen(self, family: int, groups: int) -> None:
         listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, family)
+        try:
+            listener.bind((0, groups))
+        except OSError:
+            listener.close()
+            raise
         self._sockets.append((family, listener))
-        listener.bind((0, groups))
 
     def changes(self) -> list[str]:
         """Return what has been changed so far, such as `a queue of lan`."""

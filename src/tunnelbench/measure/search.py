@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, CatchUp, Classification, SearchPoint, SearchRun
+from tunnelbench.model.search import (
+    EVEN_TOLERANCE,
+    NDR_LOSS_RATIO,
+    PDR_LOSS_RATIO,
+    CatchUp,
+    Classification,
+    SearchPoint,
+    SearchRun,
+)
 
 
 class Measure(Protocol):
@@ -154,11 +162,10 @@ class _Measurer:
         attempts the sender catches up. An attempt whose sender catches up is repeated if the burst after a stall lost
         packets.
         """
-        tries_first = self._catch_up is not CatchUp.FULL
+        tries_first = self._catch_up.is_even
         if tries_first:
             point = self._attempt(duration_s, offered_pps, self._catch_up)
-            is_strict = self._catch_up is CatchUp.NEVER
-            if not point.is_short if is_strict else _has_offered(point, ENOUGH_SHARE):
+            if _has_offered(point, 1 - EVEN_TOLERANCE if self._catch_up is CatchUp.NEVER else ENOUGH_SHARE):
                 return self._without_bursts(point) if self._may_be_a_burst(point) else point
             self._say_nothing_of(point)
         for attempt in range(REPEATS + 1):
@@ -214,8 +221,7 @@ class _Measurer:
 
     def _say_nothing_of(self, point: SearchPoint) -> None:
         """Mark a trial that was made as one that says nothing about the path."""
-        number = max(number for number, each in enumerate(self.points) if each is point)
-        self.points[number] = replace(point, is_repeated=True)
+        self.points = [replace(each, is_repeated=True) if each is point else each for each in self.points]
 
 
 def _has_offered(point: SearchPoint, share: float) -> bool:

@@ -151,7 +151,7 @@ class Exchanger:
         load = SenderLoad(
             self.sizes, duration_s, offered_pps, catch_up=catch_up, is_echo=is_echo, interval_s=SEARCH_INTERVAL_S
         )
-        return as_point(self.exchange(load, is_search=True), is_even=catch_up is not CatchUp.FULL)
+        return as_point(self.exchange(load, is_search=True), is_even=catch_up.is_even)
 
 
 SEARCH_INTERVAL_S = 0.02

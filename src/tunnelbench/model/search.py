@@ -30,6 +30,11 @@ class CatchUp(StrEnum):
     NEVER = "never"
     """Packets keep the time between them."""
 
+    @property
+    def is_even(self) -> bool:
+        """True if the sender leaves packets out, as in `SearchPoint.is_even`."""
+        return self is not CatchUp.FULL
+
 
 @dataclass(frozen=True)
 class SearchPoint:

@@ -44,7 +44,7 @@ class SimulatedRouter:
         intended = round(duration_s * offered_pps)
         offered = min(intended, round(duration_s * self.sender_limit_pps))
         stalls = int(self.random.random() < self.sender_stall_probability)
-        is_even = catch_up is not CatchUp.FULL
+        is_even = catch_up.is_even
         if is_even:
             share = self.sender_strict_share if catch_up is CatchUp.NEVER else self.sender_even_share
             offered = min(offered, round(intended * (share - 0.02 * stalls)))

@@ -85,7 +85,7 @@ class SimulatedExchanger:
         self, duration_s: float, offered_pps: float, *, catch_up: CatchUp = CatchUp.FULL, is_echo: bool = False
     ) -> SearchPoint:
         load = SenderLoad("18", duration_s, offered_pps, catch_up=catch_up, is_echo=is_echo)
-        return as_point(self.exchange(load), is_even=catch_up is not CatchUp.FULL)
+        return as_point(self.exchange(load), is_even=catch_up.is_even)
 
     @property
     def as_exchanger(self) -> Exchanger:
