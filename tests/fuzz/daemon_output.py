@@ -11,7 +11,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +81,11 @@ def finite(*values: float | None) -> None:
             raise AssertionError(f"{value!r:.60} is no figure that can be counted")
 
 
+def values_of(record: Any) -> list[Any]:
+    """Return the values of the fields of a dataclass."""
+    return [getattr(record, each.name) for each in fields(record)]
+
+
 # Traffic
 
 
@@ -106,9 +111,9 @@ def of_engine(texts: Texts, *, is_echo: bool) -> None:
     finite(found.late_packets, found.stall_max_s, found.tester_dropped_packets)
     for delays in (found.delay, found.delay_variation):
         if delays:
-            finite(*vars(delays).values())
+            finite(*values_of(delays))
     for each in found.intervals:
-        finite(*vars(each).values())
+        finite(*values_of(each))
 
 
 def of_engine_series(texts: Texts, *, is_echo: bool) -> None:
@@ -118,12 +123,12 @@ def of_engine_series(texts: Texts, *, is_echo: bool) -> None:
             end(line)
     readings = [*series.ready(), *series.ready(is_over=True)]
     for reading in readings:
-        finite(*(value for value in vars(reading).values() if isinstance(value, int | float)))
+        finite(*(value for value in values_of(reading) if isinstance(value, int | float)))
 
 
 def of_connections(texts: Texts) -> None:
     near, far = (*texts, "", "")[:2]
-    finite(*vars(connections.parse(near, far, connections.ConnectionLoad(2.0, 200.0))).values())
+    finite(*values_of(connections.parse(near, far, connections.ConnectionLoad(2.0, 200.0))))
 
 
 def of_openssl_speed(texts: Texts) -> None:
@@ -145,7 +150,7 @@ def of_ping(texts: Texts) -> None:
 def of_host_counters(texts: Texts) -> None:
     found = counters.read_host(host(texts))
     for device in found.devices.values():
-        finite(*vars(device).values())
+        finite(*values_of(device))
     finite(*found.snmp.values())
     place = counters.CountingPoints(Direction.IN, ("lan",), ("tun0",), "wan")
     counters.direct_counters((found, found), (found, found), place)
@@ -164,7 +169,7 @@ def of_path(texts: Texts) -> None:
 
 def of_tracker(texts: Texts) -> None:
     found = connection_trial.read_tracker(host(texts))
-    finite(*(vars(found).values() if found else ()))
+    finite(*(values_of(found) if found else ()))
 
 
 def of_mtu(texts: Texts) -> None:
@@ -185,7 +190,7 @@ def of_router_filter(program: FilterProgram, texts: Texts) -> None:
 
 def of_queues(texts: Texts) -> None:
     for queue in counters.read_queues(host(texts)).values():
-        finite(*vars(queue).values())
+        finite(*values_of(queue))
 
 
 def of_capture(texts: Texts) -> None:
@@ -199,7 +204,7 @@ def of_ss(texts: Texts) -> None:
     finite(*tcp_trial.parse_starts(texts[0], [5201]))
     sender = tcp_trial.parse_sender(texts[0], 1448)
     if sender:
-        finite(*vars(sender).values())
+        finite(*values_of(sender))
 
 
 def of_route(texts: Texts) -> None:
@@ -317,7 +322,7 @@ def of_samples(texts: Texts) -> None:
     sampler._samples, sampler._pid, sampler._path = None, "1", Path("/samples")
     found = sampler.stop()
     for reading in found.readings:
-        finite(reading.clock_s, *(value for times in reading.cpus.values() for value in vars(times).values()))
+        finite(reading.clock_s, *(value for times in reading.cpus.values() for value in values_of(times)))
         finite(*(reading.daemons_s or {}).values())
     finite(found.cost_s)
 
@@ -345,7 +350,7 @@ def of_places(texts: Texts) -> None:
 
 def of_stat(texts: Texts) -> None:
     for times in procfs.parse_stat(texts[0]).values():
-        finite(*vars(times).values())
+        finite(*values_of(times))
 
 
 def of_status(texts: Texts) -> None:

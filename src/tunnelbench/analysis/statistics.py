@@ -44,8 +44,11 @@ class Estimate:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return median and spread of the values; raises ValueError if there is no value."""
-    low, high = bootstrap_interval(values) if len(values) >= INTERVAL_FROM else (min(values), max(values))
-    return Estimate(median(values), low, high, len(values))
+    if not values:
+        raise ValueError("no values, no estimate")
+    ordered = sorted(values)
+    low, high = _interval(ordered) if len(ordered) >= INTERVAL_FROM else (ordered[0], ordered[-1])
+    return Estimate(_median(ordered), low, high, len(ordered))
 
 
 def estimate_known(values: Iterable[float | None]) -> Estimate | None:
@@ -58,7 +61,10 @@ def median(values: Sequence[float]) -> float:
     """Return the middle value, or the mean of the two middle values; raises ValueError if there is no value."""
     if not values:
         raise ValueError("no values, no median")
-    ordered = sorted(values)
+    return _median(sorted(values))
+
+
+def _median(ordered: Sequence[float]) -> float:
     return _middle(ordered, (len(ordered) - 1) // 2, len(ordered) // 2)
 
 
@@ -68,7 +74,10 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     Ranks are resampled instead of values, once for each number of values. How often a rank is in the middle does not
     depend on the values.
     """
-    ordered = sorted(values)
+    return _interval(sorted(values))
+
+
+def _interval(ordered: Sequence[float]) -> tuple[float, float]:
     medians = sorted(
         (_middle(ordered, lower, upper), times) for (lower, upper), times in _middle_ranks(len(ordered)).items()
     )

@@ -50,10 +50,11 @@ UNCOUNTED = (TrialClass.VOID, TrialClass.REFUSED, TrialClass.UNAVAILABLE, TrialC
 """Classes of trials that have no figure, or whose figures are not used."""
 
 
+_CLASSES = {each.value: each for each in TrialClass}
+
+
 def trial_class(record: TrialRecord) -> TrialClass:
-    if record.outcome not in {Outcome.MEASURED, Outcome.VOID}:
-        return TrialClass(record.outcome.value)
-    return TrialClass(record.verdict.value)
+    return _CLASSES[record.verdict if record.outcome in {Outcome.MEASURED, Outcome.VOID} else record.outcome]
 
 
 def count_classes(records: Iterable[TrialRecord]) -> Mapping[TrialClass, int]:

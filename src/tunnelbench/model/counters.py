@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CpuUsage:
     """CPU time of one set of CPUs between two readings."""
 
@@ -38,7 +38,7 @@ class CpuUsage:
         return cpu_s / (self.wall_s * len(self.cpus))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ping:
     """The router's answers to the client's pings during a trial."""
 
@@ -47,7 +47,7 @@ class Ping:
     worst_ms: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PathCounters:
     """Packets of one trial, counted from just before the traffic to just after it."""
 
@@ -86,7 +86,7 @@ class PathCounters:
     counted, or unknown because the router's connection tracking put other fragments together, too."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CpuInterval:
     """The busy time of the router's CPUs in a part of a trial."""
 
@@ -103,7 +103,7 @@ KERNEL = "kernel"
 """First part of the places of the kernel."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Window:
     """The counts of a window that lies wholly inside the traffic; rates and CPU shares come from it.
 

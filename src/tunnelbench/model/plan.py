@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from tunnelbench.model.conditions import Conditions, conditions_of
 from tunnelbench.model.firewall import RouterFilter
@@ -169,7 +170,7 @@ class TunnelSpec:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     """All options of the adapter, defaults included."""
 
-    @property
+    @cached_property
     def is_baseline(self) -> bool:
         """True if the router forwards IPv4 without a tunnel and without a packet filter."""
         return not self.has_tunnel and self.conditions.are_usual
@@ -184,7 +185,7 @@ class TunnelSpec:
         """The packet filter that the router has during the trials."""
         return self.conditions.packet_filter
 
-    @property
+    @cached_property
     def conditions(self) -> Conditions:
         """The conditions of the trials."""
         return conditions_of(self.options)

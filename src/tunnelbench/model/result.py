@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from tunnelbench.model.conditions import USUAL_WRITE_BYTES, least_filled_share
@@ -48,7 +49,7 @@ class Outcome(StrEnum):
     """The trial was not started, because the tunnel had failed too often in a row."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One check of one trial or of one tunnel."""
 
@@ -63,7 +64,7 @@ class Check:
 
 def worst(checks: tuple[Check, ...]) -> Verdict:
     """Return the most serious verdict of all checks; `ok` if there are none."""
-    return max((check.verdict for check in checks), key=lambda verdict: verdict.severity, default=Verdict.OK)
+    return max({check.verdict for check in checks}, key=_SEVERITIES.__getitem__, default=Verdict.OK)
 
 
 def reasons_of_void(checks: tuple[Check, ...]) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def reasons_of_void(checks: tuple[Check, ...]) -> tuple[str, ...]:
     return tuple(check.reason for check in checks if check.verdict is Verdict.VOID)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Interval:
     """One interval of iperf3's series."""
 
@@ -81,7 +82,7 @@ class Interval:
     retransmits: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sender:
     """The connection of the test in the sender's kernel, in the middle of the test (tcp_info in
     include/uapi/linux/tcp.h).
@@ -109,7 +110,7 @@ class Sender:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClientCounts:
     """The part of one client in a TCP trial of a server with several clients."""
 
@@ -164,7 +165,7 @@ APPLICATION_LIMITED_SHARE = 0.2
 """Share of the time; if data was in flight for less than it, the sending program limited the TCP trial (rule 7)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TcpMeasurement:
     """The figures of one TCP trial."""
 
@@ -336,7 +337,7 @@ class TrialRecord:
         """The figures of a UDP trial or a soak; None: the trial is of another kind, or has no figures."""
         return self.measurement if isinstance(self.measurement, UdpMeasurement) else None
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
         """The trial's class; a trial without a figure is void."""
         return worst(self.checks) if self.outcome is Outcome.MEASURED else Verdict.VOID
@@ -351,7 +352,7 @@ class TrialRecord:
         """Reasons why the trial has no valid figure; empty if it has one."""
         return (self.reason,) if self.reason else reasons_of_void(self.checks)
 
-    @property
+    @cached_property
     def counts(self) -> bool:
         """True if the figures of the trial are part of the statistics."""
         has_figure = self.measurement is not None

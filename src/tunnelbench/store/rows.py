@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -105,7 +105,7 @@ def trial_row(run_id: str, record: TrialRecord) -> DatabaseRow:
 
 def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping[str, Any]) -> TrialRecord:
     """Return the trial of a row of table `trial`; `raw` are the raw results that were read."""
-    tunnel = TunnelSpec(row["tunnel_kind"], row["tunnel_name"], _OPTIONS.read(row["tunnel_options"]))
+    tunnel = _tunnel(row["tunnel_kind"], row["tunnel_name"], row["tunnel_options"])
     return TrialRecord(
         spec=TrialSpec(
             row["sequence"],
@@ -126,6 +126,12 @@ def trial_record(row: Mapping[Any, Any], proof: TunnelProof | None, raw: Mapping
         raw=raw,
         waited_for_quiet_s=row["waited_for_quiet_s"],
     )
+
+
+@lru_cache(maxsize=1000)
+def _tunnel(kind: str, name: str, options: str) -> TunnelSpec:
+    """Return the tunnel of a row of table `trial`. Trials of one tunnel share it, because a long run has many."""
+    return TunnelSpec(kind, name, _OPTIONS.read(options))
 
 
 def _measurement(row: Mapping[Any, Any]) -> Measurement | None:

@@ -291,7 +291,9 @@ class Store:
             proofs = self._proofs(connection, run_id, only, with_raw=with_raw is True)
             raw = self._raw(connection, run_id, only, None if with_raw is True else with_raw) if with_raw else {}
             records = []
-            for row in connection.execute(wanted).mappings():
+            names = trial.c.keys()
+            for values in connection.execute(wanted):
+                row = dict(zip(names, values, strict=True))
                 place = f"trial {row['sequence']} of run {run_id}"
                 self._transactions.require_intact(row, place)
                 if row["proof_sha256"] is not None and row["proof_sha256"] not in proofs:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -44,20 +45,20 @@ def impossible_figure(run: RunRecord, records: Sequence[TrialRecord], speeds: Se
         return f"its trials have more than {MOST_KINDS_OF_CHECKS} kinds of checks"
     for record in records:
         value = record.measurement
-        if found := out_of_bounds(vars(record)) or (_impossible_times(value) if value is not None else ""):
+        if found := out_of_bounds(record) or (_impossible_times(value) if value is not None else ""):
             return f"trial {record.spec.sequence}: {found}"
     for speed in speeds:
-        if found := out_of_bounds(vars(speed)):
+        if found := out_of_bounds(speed):
             return f"the speed of {speed.algorithm}: {found}"
-    return out_of_bounds(vars(run))
+    return out_of_bounds(run)
 
 
-def out_of_bounds(fields: Mapping[str, Any]) -> str:
-    """Return the first figure of an object, at any depth, that nothing can count, in words; empty if there is none.
+def out_of_bounds(record: object) -> str:
+    """Return the first figure of a dataclass, at any depth, that nothing can count, in words; empty if there is none.
 
     Such a figure is below 0, larger than its limit, or a divisor so small that a quotient has no meaning.
     """
-    level: list[tuple[str, Any]] = list(fields.items())
+    level: list[tuple[str, Any]] = [("", record)]
     while level:
         below: list[tuple[str, Any]] = []
         for name, value in level:
@@ -74,8 +75,8 @@ def out_of_bounds(fields: Mapping[str, Any]) -> str:
                 below += [(name, item) for item in value]
             elif kind is dict:
                 below += [(name if type(key) is int else key, item) for key, item in value.items()]
-            elif hasattr(value, "__dataclass_fields__"):
-                below += vars(value).items()
+            elif is_dataclass(value):
+                below += [(field, getattr(value, field)) for field in value.__dataclass_fields__]
         level = below
     return ""
 
