@@ -39,6 +39,7 @@ from one_way import (
     session,
     trafgen,
 )
+from options import at_least_one, seconds
 from search import free_rows, limited_rows, lossy_rows
 from table import Row, print_table, spread
 
@@ -293,10 +294,10 @@ def binary_rows() -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--duration-s", type=float, default=3)
+    parser.add_argument("--rounds", type=at_least_one, default=5)
+    parser.add_argument("--duration-s", type=seconds, default=3)
     parser.add_argument("--only", choices=PARTS, action="append")
-    parser.add_argument("--searches", type=int, default=10, help="of each kind")
+    parser.add_argument("--searches", type=at_least_one, default=10, help="of each kind")
     options = parser.parse_args()
     # sys.exit() runs the clean-up of the namespaces.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))

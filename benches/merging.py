@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.lab.merged import mbps, measure_in_turn, router_us
 
+from options import at_least_one
 from table import Row, print_table, spread
 
 GAIN_TARGETS = {1448: 1.1, 76: 1.2}
@@ -28,8 +29,8 @@ MOST_COST = 1.05
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--duration-s", type=int, default=2)
+    parser.add_argument("--rounds", type=at_least_one, default=8)
+    parser.add_argument("--duration-s", type=at_least_one, default=2)
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="tb-") as folder:

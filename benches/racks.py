@@ -29,6 +29,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from options import at_least_one
 from versions import PROGRAM, ROOT, USUAL_ENVIRONMENT
 
 sys.path.insert(0, str(ROOT))
@@ -304,13 +305,13 @@ def main() -> None:
     """Print the figures of one bench."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("jobs", "store"))
-    parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--racks", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--jobs", type=at_least_one, default=20_000)
+    parser.add_argument("--racks", type=at_least_one, default=200)
+    parser.add_argument("--workers", type=at_least_one, default=16)
     parser.add_argument("--kills", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=1, help="rounds of each job; a round has two trials")
-    parser.add_argument("--runs", type=int, default=20_000, help="runs of fifty trials in the store")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=at_least_one, default=1, help="rounds of each job; a round has two trials")
+    parser.add_argument("--runs", type=at_least_one, default=20_000, help="runs of fifty trials in the store")
+    parser.add_argument("--repeats", type=at_least_one, default=5)
     given = parser.parse_args()
     (bench_jobs if given.what == "jobs" else bench_store)(given)
 

@@ -17,6 +17,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+from options import at_least_one
 from table import print_table
 from versions import PROGRAM, ROOT, Cost, add_options, cost_row, filled_versions
 
@@ -51,7 +52,7 @@ def fill(folder: Path, runs: int) -> None:
 def main() -> None:
     """Print a row for each way to build the site."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--runs", type=at_least_one, default=1000)
     add_options(parser)
     given = parser.parse_args()
     if given.fill:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from options import at_least_one
 from table import print_table
 from versions import PROGRAM, ROOT, Cost, add_options, cost_row, filled_versions
 
@@ -50,8 +51,8 @@ def run_id(number: int) -> str:
 def main() -> None:
     """Print a row for each command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000, help="of a hundred trials each")
-    parser.add_argument("--trials", type=int, default=20_000, help="of each of the two long runs")
+    parser.add_argument("--runs", type=at_least_one, default=1000, help="of a hundred trials each")
+    parser.add_argument("--trials", type=at_least_one, default=20_000, help="of each of the two long runs")
     add_options(parser)
     given = parser.parse_args()
     if given.fill:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from options import at_least_one
 from table import Row, spread
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,7 +67,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="REVISION", help="compare with this version; usually the newest tag, if any"
     )
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=at_least_one, default=5)
 
 
 @contextmanager
@@ -96,10 +97,11 @@ def compared_versions(revision: str | None) -> Iterator[list[Version]]:
     if not revision:
         yield [ours]
         return
-    command = ("git", "-C", ROOT, "archive", revision)
-    archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    packing = subprocess.run(("git", "-C", ROOT, "archive", revision), capture_output=True, check=False)
+    if packing.returncode:
+        sys.exit(f"--against: {packing.stderr.decode(errors='replace').strip()}")
     with tempfile.TemporaryDirectory(prefix="tunnelbench-version-") as folder:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        with tarfile.open(fileobj=io.BytesIO(packing.stdout)) as packed:
             packed.extractall(folder, filter="data")
         yield [ours, Version(revision, Path(folder))]
 

@@ -150,6 +150,9 @@ impl ReceiveArguments {
         if self.common.path == Some(IoPath::Gso) {
             return Err("--path gso only sends; receive takes gro, mmsg or plain".to_owned());
         }
+        if self.common.path == Some(IoPath::Gro) && self.common.latency {
+            return Err("--path gro merges packets, and --latency times each one; leave one of them out".to_owned());
+        }
         Ok(())
     }
 }

@@ -102,6 +102,8 @@ pub struct Schedule {
     /// Packets that the schedule has passed, sent or not.
     done: u64,
     next_due_ns: u64,
+    /// Part of the backlog that was left out since the last packet [ns].
+    left_out_ns: u64,
     credit: f64,
     credit_max: f64,
     looked_ns: u64,
@@ -117,6 +119,7 @@ impl Schedule {
             start_ns,
             done: 0,
             next_due_ns: start_ns,
+            left_out_ns: 0,
             credit: 1.0,
             credit_max: catch_up.credit_max(rate),
             looked_ns: start_ns,
@@ -129,9 +132,10 @@ impl Schedule {
         self.catch_up == CatchUp::Full
     }
 
-    /// Return when the next packet is due, CLOCK_MONOTONIC [ns].
-    pub fn next_due_ns(&self) -> u64 {
-        self.next_due_ns
+    /// Return when the next packet was due before a part of the backlog was left out, CLOCK_MONOTONIC [ns]. How late
+    /// the sender is counts from then.
+    pub fn planned_ns(&self) -> u64 {
+        self.next_due_ns - self.left_out_ns
     }
 
     /// Return the earliest time at which the next packet may leave: it is due, and it keeps its distance to the
@@ -153,6 +157,7 @@ impl Schedule {
         let left_out_ns = (now_ns - self.next_due_ns).saturating_sub(self.catch_up.backlog_max_ns(self.rate));
         self.start_ns += left_out_ns;
         self.next_due_ns += left_out_ns;
+        self.left_out_ns += left_out_ns;
         let due = self.rate.due_packets(now_ns - self.start_ns).saturating_sub(self.done);
         due.min(self.credit as u64)
     }
@@ -161,6 +166,9 @@ impl Schedule {
     pub fn advance(&mut self, packets: u64) {
         self.done += packets;
         self.credit -= packets as f64;
+        if packets > 0 {
+            self.left_out_ns = 0;
+        }
         self.next_due_ns = self.start_ns + self.rate.due_ns(self.done);
     }
 
@@ -285,7 +293,7 @@ mod tests {
         let mut schedule = Schedule::new(rate(1000.0), CatchUp::Full, 5_000);
         assert_eq!(schedule.release(5_000), 1);
         schedule.advance(1);
-        assert_eq!(schedule.next_due_ns(), 1_005_000);
+        assert_eq!(schedule.planned_ns(), 1_005_000);
         assert_eq!(schedule.release(1_004_999), 0);
         assert_eq!(schedule.release(1_005_000), 1);
     }
@@ -339,14 +347,26 @@ mod tests {
         let interval_ns = 24_000u64;
         let mut schedule = Schedule::new(rate(1e9 / interval_ns as f64), CatchUp::Brief, 0);
         let mut sent: Vec<u64> = Vec::new();
+        let mut stall_counter = StallCounter::default();
         for now_ns in (0..100_000_000).step_by(100) {
             // 40 us in each millisecond, and 1 ms once.
             let is_delayed = now_ns % 1_000_000 < 40_000 || (50_000_000..51_000_000).contains(&now_ns);
             let count = if is_delayed { 0 } else { schedule.release(now_ns) };
             assert!(count <= 1, "{count} packets left at once");
+            if count > 0 {
+                stall_counter.record(now_ns - schedule.planned_ns());
+            }
             schedule.advance(count);
             sent.extend((0..count).map(|_| now_ns));
         }
+        // The packet after 1 ms and 40 us of delay was due up to one interval after their begin.
+        let stalls_ns = 1_040_000 - interval_ns..=1_040_000;
+        assert_eq!(stall_counter.stalls, 1);
+        assert!(
+            stalls_ns.contains(&stall_counter.stall_max_ns),
+            "{} ns",
+            stall_counter.stall_max_ns
+        );
         let shortest_ns = sent.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap();
         assert!(shortest_ns >= interval_ns / 2, "{shortest_ns} ns");
         let missing_ns = (schedule.intended(100_000_000) - sent.len() as u64) * interval_ns;

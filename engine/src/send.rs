@@ -230,7 +230,7 @@ impl<'a> Sender<'a> {
         };
         let count = room.min(most as u64).min(BATCH_MAX as u64) as usize;
         let flow = self.turn;
-        let first_due_ns = self.schedule.as_ref().map(Schedule::next_due_ns);
+        let planned_ns = self.schedule.as_ref().map(Schedule::planned_ns);
         let time_ns = now_ns();
         for (index, buffer) in self.buffers.chunks_exact_mut(self.size_max).take(count).enumerate() {
             let header = Header {
@@ -271,7 +271,7 @@ impl<'a> Sender<'a> {
             self.last_send_ns = Some(time_ns);
         }
         let mut stalls = 0;
-        if let (Some(pacing_quality), Some(due_ns)) = (&mut self.pacing_quality, first_due_ns) {
+        if let (Some(pacing_quality), Some(due_ns)) = (&mut self.pacing_quality, planned_ns) {
             let before = pacing_quality.stall_counter.stalls;
             pacing_quality.record(time_ns, due_ns, taken + refused);
             stalls = pacing_quality.stall_counter.stalls - before;

@@ -103,6 +103,11 @@ def queue(host: Host, device: str, words: str) -> AbstractContextManager[None]:
     return script(host, f"tc qdisc add dev {device} {words}", f"tc qdisc del dev {device} {words.split(maxsplit=1)[0]}")
 
 
+def queues_with_another_handle(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    """A queue of a kind that the kernel makes by itself, which may still be as short as somebody wants it."""
+    return queue(bed.router, bed.router_wan_device, "root handle 7: pfifo_fast")
+
+
 def shapes_at_the_client(bed: NetnsTestbed) -> AbstractContextManager[None]:
     return queue(bed.client, bed.lan_device, "root tbf rate 75mbit burst 20kb latency 50ms")
 
@@ -188,6 +193,7 @@ CLASSIFIED = (
         (steers_packets_to_a_tester, Direction.OUT, [("router-setup", Verdict.VOID, "lan on the router are steered")]),
         (clamps_the_segment_size, Direction.OUT, [("payload", Verdict.NOTE, "the kernel used 788")]),
         (shapes_to_75_mbps, Direction.OUT, [("router-queues", Verdict.DOUBTFUL, "tbf on wan")]),
+        (queues_with_another_handle, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "a queue pfifo_fast")]),
         (shapes_at_the_client, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the client has a queue tbf")]),
         (shapes_acks_at_the_server, Direction.OUT, [("path-setup", Verdict.DOUBTFUL, "the server has a queue tbf")]),
         (classifies_each_packet_in_the_router, Direction.IN, CLASSIFIED),
@@ -293,6 +299,19 @@ def test_a_cable_whose_rate_changes_is_found(fast_ethernet: NetnsTestbed) -> Non
     record = trial(fast_ethernet, MidTrial(actions=[lambda: cable.run(slow)]), NO_TUNNEL)
     found = check(record, "path-setup")
     assert (found.verdict, "the queues of cable-wan have changed" in found.reason) == (Verdict.DOUBTFUL, True), found
+
+
+def drops_by_a_legacy_rule(bed: NetnsTestbed) -> AbstractContextManager[None]:
+    chosen = "FORWARD -m statistic --mode nth --every 50 --packet 0 -j DROP"
+    return script(bed.router, f"iptables-legacy -A {chosen}", f"iptables-legacy -D {chosen}")
+
+
+def test_a_rule_of_iptables_legacy_is_found(testbed: NetnsTestbed) -> None:
+    """Such a rule is not in the list of nft, and the kernel sends no message about it. Its table stays."""
+    for record in (planted_trial(testbed, drops_by_a_legacy_rule), trial(testbed, Watcher())):
+        found = check(record, "path-setup")
+        expected = "the router has a packet filter of iptables-legacy: filter"
+        assert (found.verdict, expected in found.reason) == (Verdict.DOUBTFUL, True), found
 
 
 def test_what_is_changed_and_undone_during_a_trial_is_found(bed: NetnsTestbed) -> None:

@@ -56,6 +56,13 @@ FLOW_FILE = "/sys/class/net/{}/queues/rx-0/rps_flow_cnt"
 USUAL_QUEUES = ("noqueue", "pfifo_fast", "fq_codel", "mq")
 """Kinds of queues that the kernel gives to devices by itself. None of them has a rate."""
 
+KERNEL_HANDLE = "0:"
+"""Handle of the queues that the kernel makes by itself; one that somebody makes has a number (tc(8))."""
+
+LEGACY_TABLES_FILES = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names", "/proc/net/arp_tables_names")
+"""Names of the tables of a namespace that iptables-legacy and similar programs have made, about which the kernel sends
+no messages and of which nft knows nothing; missing if the kernel has no such tables."""
+
 USUAL_RULES = (
     "0: from all lookup local",
     "220: from all lookup 220",
@@ -474,7 +481,11 @@ class NetnsTestbed(Testbed):
 
     def altered(self) -> Sequence[str]:
         found = [*self._setup.read(self._altered)]
-        for host in self._namespaces:  # the kernel reports neither programs of BPF nor packet sockets
+        for host in self._namespaces:  # the kernel reports neither of these: legacy tables, BPF, packet sockets
+            for file in LEGACY_TABLES_FILES:
+                with suppress(FileNotFoundError):
+                    if tables := host.read(file).split():
+                        found.append(f"the {host.name} has a packet filter of iptables-legacy: {', '.join(tables)}")
             found += [
                 f"the kernel runs a BPF program for the packets of {device} on the {host.name}"
                 for device in (*devices_with_programs(host.namespace), *self._devices_with_xdp(host))
@@ -492,7 +503,7 @@ class NetnsTestbed(Testbed):
             found += [
                 f"the {host.name} has a queue {queue[1]} that the testbed has not made: {' '.join(queue[:5])}"
                 for queue in queues
-                if queue[1] not in usual
+                if queue[1] not in usual or queue[2] != KERNEL_HANDLE
             ]
         for cable, before in zip(self.cables, self._cable_queues, strict=True):
             if (now := self._queues_of(cable)) != before:
