@@ -67,7 +67,7 @@ def last_line(finished: Finished) -> dict[str, Any]:
 def ours(lab: Lab, duration_s: float, load: tuple[str, ...] = ("--flat-out",)) -> Delivery:
     """Send with the engine: as fast as possible, or with another load."""
     token = ("--session", session())
-    receiver = listen(lab, "receive", *token)
+    receiver = listen(lab, "receive", *token, "--one-source")
     sending = send(lab, duration_s, *token, *load)
     time.sleep(0.2)
     receiving = receiver.finish()

@@ -126,6 +126,9 @@ pub struct ReceiveArguments {
     /// The sender reads the same clock, so that delays and late packets are known
     #[arg(long)]
     pub same_clock: bool,
+    /// The session has one source, that of its first packet: one socket receives from it, another one from all others
+    #[arg(long)]
+    pub one_source: bool,
     /// Age from which a packet counts as late [s]
     #[arg(long = "late-s", value_name = "SECONDS", default_value = "1", value_parser = seconds_as_ns)]
     pub late_ns: u64,
@@ -149,6 +152,12 @@ impl ReceiveArguments {
     fn check(&mut self) -> Result<(), String> {
         if self.common.path == Some(IoPath::Gso) {
             return Err("--path gso only sends; receive takes gro, mmsg or plain".to_owned());
+        }
+        if self.one_source && self.bind.ip().is_unspecified() {
+            return Err("--one-source needs the address that the packets are sent to in --bind".to_owned());
+        }
+        if self.one_source && self.common.latency {
+            return Err("--latency takes the usual socket; leave --one-source out".to_owned());
         }
         if self.common.path == Some(IoPath::Gro) && self.common.latency {
             return Err("--path gro merges packets, and --latency times each one; leave one of them out".to_owned());

@@ -82,6 +82,10 @@ pub struct Receiver<'a> {
     socket: &'a UdpSocket,
     output: &'a Output,
     reader: PacketReader,
+    /// True if the source of the next packet of the session is to be the only one.
+    awaits_source: bool,
+    /// Receives what comes from other sources, once there is a source that the socket keeps to.
+    others: Option<UdpSocket>,
     pub counter: ArrivalCounter,
     delays: Delays,
     open: Option<CurrentInterval>,
@@ -105,30 +109,19 @@ pub fn run(arguments: &ReceiveArguments, output: &Output) -> Result<(), EngineEr
 
 impl Listener for Receiver<'_> {
     fn take(&mut self) -> usize {
-        let count = self.reader.take(self.socket);
-        if count == 0 {
-            return 0;
-        }
-        let now_ns = self.reader.clock.now_ns();
-        let of_session = self.counter.counts.of_session();
-        let open = self.open.get_or_insert_with(|| CurrentInterval {
-            index: 0,
-            start_ns: now_ns,
-            before: ArrivalCounts::default(),
-            delays: Delays::new(self.arguments),
-        });
-        for index in 0..count {
-            let received = self.counter.count(&self.reader, index);
-            if let Some(received) = received.filter(|received| received.is_delay) {
-                self.delays.record(received.age_ns, received.variation_ns);
-                open.delays.record(received.age_ns, received.variation_ns);
-            }
-        }
-        if self.counter.counts.of_session() > of_session {
-            self.arrivals.note(now_ns);
-        } else if self.arrivals.first_ns.is_none() {
-            // Foreign packets start no session. The first interval counts them.
-            self.open = None;
+        let mut count = self.reader.take(self.socket);
+        self.count(count);
+        // A socket that still has packets comes first.
+        let others = if self.reader.inbox.is_full() {
+            None
+        } else {
+            self.others.take()
+        };
+        if let Some(others) = others {
+            let of_others = self.reader.take(&others);
+            self.count(of_others);
+            count += of_others;
+            self.others = Some(others);
         }
         count
     }
@@ -187,11 +180,45 @@ impl<'a> Receiver<'a> {
             arguments,
             socket,
             output,
-            reader: PacketReader::new(common, capabilities, false, &[socket]),
+            reader: PacketReader::new(common, capabilities, arguments.one_source, &[socket]),
+            awaits_source: arguments.one_source,
+            others: None,
             counter: ArrivalCounter::new(filter, late_ns, common.latency, arguments.bind.is_ipv6()),
             delays: Delays::new(arguments),
             open: None,
             arrivals: ArrivalTimes::new(),
+        }
+    }
+
+    /// Count the packets of a batch.
+    fn count(&mut self, packets: usize) {
+        if packets == 0 {
+            return;
+        }
+        let now_ns = self.reader.clock.now_ns();
+        let of_session = self.counter.counts.of_session();
+        let open = self.open.get_or_insert_with(|| CurrentInterval {
+            index: 0,
+            start_ns: now_ns,
+            before: ArrivalCounts::default(),
+            delays: Delays::new(self.arguments),
+        });
+        for index in 0..packets {
+            let received = self.counter.count(&self.reader, index);
+            if self.awaits_source && received.is_some() {
+                self.others = self.reader.part_sources(self.socket, index);
+                self.awaits_source = false;
+            }
+            if let Some(received) = received.filter(|received| received.is_delay) {
+                self.delays.record(received.age_ns, received.variation_ns);
+                open.delays.record(received.age_ns, received.variation_ns);
+            }
+        }
+        if self.counter.counts.of_session() > of_session {
+            self.arrivals.note(now_ns);
+        } else if self.arrivals.first_ns.is_none() {
+            // Foreign packets start no session. The first interval counts them.
+            self.open = None;
         }
     }
 

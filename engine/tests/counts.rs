@@ -141,6 +141,32 @@ fn copies_gaps_and_order_are_told_apart() {
 }
 
 #[test]
+fn a_receiver_of_one_source_counts_what_comes_from_others_too() {
+    for option in ["--one-source", "--one-source --wait block", ""] {
+        let receiver = Engine::start(&format!("receive --bind 127.0.0.1:0 {option}"));
+        let (stranger, first, second) = (talk_to(&receiver), talk_to(&receiver), talk_to(&receiver));
+        let mut of_another_session = packet(ONE_WAY, 0, 0);
+        of_another_session[4] ^= 1;
+        for (socket, bytes) in [
+            (&stranger, &of_another_session),
+            (&first, &packet(ONE_WAY, 0, 0)),
+            (&second, &packet(ONE_WAY, 1, 0)),
+            (&stranger, &of_another_session),
+            (&first, &packet(ONE_WAY, 2, 0)),
+        ] {
+            socket.send(bytes).expect("sent");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let report = receiver.close();
+        assert_eq!(
+            [report.count("received_packets"), report.count("foreign_packets")],
+            [3, 2],
+            "{option}"
+        );
+    }
+}
+
+#[test]
 fn foreign_cut_and_altered_packets_are_named_and_not_received() {
     let receiver = Engine::start("receive --bind 127.0.0.1:0 --payload-bytes 18,30");
     let socket = talk_to(&receiver);

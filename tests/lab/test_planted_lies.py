@@ -307,7 +307,7 @@ def drops_by_a_legacy_rule(bed: NetnsTestbed) -> AbstractContextManager[None]:
 
 
 def test_a_rule_of_iptables_legacy_is_found(testbed: NetnsTestbed) -> None:
-    """Such a rule is not in the list of nft, and the kernel sends no message about it. Its table stays."""
+    """Rules that nft does not list, and about which the kernel sends no message; their table stays after them."""
     for record in (planted_trial(testbed, drops_by_a_legacy_rule), trial(testbed, Watcher())):
         found = check(record, "path-setup")
         expected = "the router has a packet filter of iptables-legacy: filter"

@@ -1,8 +1,12 @@
 //! The address of a peer.
 
 use std::ffi::c_int;
+use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use super::options::set_option;
 
 /// A peer's address as the kernel gave it.
 #[derive(Clone, Copy)]
@@ -37,6 +41,41 @@ impl Address {
             _ => None,
         }
     }
+}
+
+/// Let a socket receive packets of one source only, and return a socket of the same address and port for those of all
+/// other sources. For a connected socket the kernel finds socket and route once, and not for each packet
+/// (net/ipv4/udp.c, udp_v4_early_demux).
+pub fn part_sources(socket: &UdpSocket, source: &Address) -> io::Result<UdpSocket> {
+    let family = c_int::from(source.storage.ss_family);
+    // SAFETY: the call takes no pointers.
+    let descriptor = checked(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    let others = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let both = [socket.as_raw_fd(), others.as_raw_fd()];
+    let share_port = |value: c_int| {
+        both.iter()
+            .try_for_each(|&each| set_option(each, libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
+    };
+    let mut own = Address::unknown();
+    own.length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `storage` has `length` bytes for the kernel to write.
+    checked(unsafe { libc::getsockname(both[0], (&raw mut own.storage).cast(), &mut own.length) })?;
+    share_port(1)?;
+    // The socket is connected first: until then, the new one could get its packets.
+    // SAFETY: the kernel reads at most `length` bytes, which `storage` has.
+    checked(unsafe { libc::connect(both[0], (&raw const source.storage).cast(), source.length) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::bind(both[1], (&raw const own.storage).cast(), own.length) })?;
+    share_port(0)?; // no other program may bind this port now
+    Ok(others)
+}
+
+pub(super) fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
 }
 
 impl PartialEq for Address {

@@ -85,6 +85,11 @@ impl Inbox {
         }
     }
 
+    /// Leave out the senders' addresses of the following batches.
+    pub fn ask_for_no_sources(&mut self) {
+        self.options.wants_sources = false;
+    }
+
     /// Return true if the last call took as much as one call can, so that more packets may be waiting.
     pub fn is_full(&self) -> bool {
         self.messages == self.headers.len()
@@ -105,10 +110,12 @@ impl Inbox {
             header.msg_iov = iovec;
             header.msg_iovlen = 1;
             header.msg_flags = 0;
-            if self.options.wants_sources {
-                header.msg_name = (&raw mut address.storage).cast();
-                header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            }
+            (header.msg_name, header.msg_namelen) = if self.options.wants_sources {
+                let room = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+                ((&raw mut address.storage).cast(), room)
+            } else {
+                (ptr::null_mut(), 0)
+            };
             if self.options.wants_timestamps || self.options.takes_merged {
                 header.msg_control = control.as_mut_ptr().cast();
                 header.msg_controllen = CONTROL_BYTES as _;

@@ -5,6 +5,7 @@ use std::mem::{size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+use super::address::checked;
 use super::options::set_option;
 
 /// Connections that the kernel completes before the program accepts them; the kernel's own limit may be lower.
@@ -12,13 +13,6 @@ const BACKLOG: i32 = 65_535;
 
 /// Most events that one call returns.
 const EVENTS_MAX: usize = 256;
-
-fn checked(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(result)
-}
 
 fn set_int(socket: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set_option(socket, level, name, &value)

@@ -73,7 +73,7 @@ class Exchanger:
             here, there = there, here
         far, near = (self.programs[host.machine] for host in (self.receiver, self.sender))
         return (
-            engine.far_end_command(far, there, session, load, has_one_clock=self.has_one_clock),
+            engine.far_end_command(far, there, session, load, has_one_clock=self.has_one_clock, flows=self.flows),
             engine.sender_command(near, there, session, load, source=here, content=self.path.content, flows=self.flows),
         )
 

@@ -165,7 +165,7 @@ def test_the_command_lines_of_a_rate_one_way() -> None:
     load = SenderLoad("imix", 2.5, 12_345.678, interval_s=0.5)
     assert " ".join(far_end_command("engine", "198.18.4.1", "aa", load)) == (
         "engine receive --bind 198.18.4.1:5202 --session aa --interval-s 0.5 --silence-s 0 --payload-bytes imix "
-        "--same-clock --late-s 1"
+        "--same-clock --late-s 1 --one-source"
     )
     assert " ".join(sender_command("engine", "198.18.4.1", "aa", load, source="198.18.1.2")) == (
         "engine send --target 198.18.4.1:5202 --bind 198.18.1.2 --session aa --payload-bytes imix --interval-s 0.5 "
@@ -205,6 +205,11 @@ def test_what_a_load_asks_of_both_ends(load: SenderLoad, sender_has: str, far_ha
     sender = " ".join(sender_command("engine", "b", "aa", load, source="a"))
     assert sender.endswith(sender_has)
     assert far_has in " ".join(far_end_command("engine", "b", "aa", load))
+
+
+def test_a_receiver_of_several_flows_or_of_delays_takes_packets_of_all_sources() -> None:
+    for load, flows in ((SenderLoad("18", 1.0), 2), (SenderLoad("18", 1.0, 200.0, takes_delays=True), 1)):
+        assert "--one-source" not in far_end_command("engine", "b", "aa", load, flows=flows)
 
 
 @pytest.mark.parametrize(("flows", "words"), [(1, []), (16, ["--flows", "16"])])
