@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from statistics import median
 
 from tunnelbench.measure.checks import (
     TESTER_THROUGHPUT_LIMIT_SHARE,
@@ -25,7 +27,7 @@ from tunnelbench.model.counters import PathCounters
 from tunnelbench.model.frames import udp_packet_bytes
 from tunnelbench.model.plan import CALIBRATION_KIND, FLAT_OUT, Test, TrialSpec
 from tunnelbench.model.result import CONTROL_PACKETS, FULL_CPU_SHARE, Check, Verdict
-from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, lower_bounds
+from tunnelbench.model.search import NDR_LOSS_RATIO, PDR_LOSS_RATIO, SearchPoint, lower_bounds
 from tunnelbench.model.text import counted
 from tunnelbench.model.udp import UdpCounts, UdpMeasurement, mean_payload_bytes
 
@@ -35,6 +37,14 @@ SHORTEST_DELAY_S = 0.001
 """Delay of the sender that is accepted with any gap [s]."""
 COUNT_TOLERANCE = 0.001
 """Largest share of the packets that may arrive at a tester's device but not at its socket."""
+
+STEADY_LOSS_PACKETS = 10
+"""Smallest number of lost packets in a trial of a search whose loss ratio is compared with those of other loads."""
+STEADY_LOSS_FACTOR = 3.0
+"""Largest quotient of two loss ratios that count as about equal."""
+STEADY_LOSS_SPAN = 10.0
+"""Smallest quotient of the highest and the lowest load at which about the same share was lost, if the load is not the
+cause of the loss. Behind a limit, the loss ratio triples within some per cent of the load."""
 
 
 def check_udp_trial(
@@ -253,4 +263,32 @@ def _search(udp: UdpMeasurement) -> list[Check]:
         word = {True: "refuted", False: "confirmed", None: "neither confirmed nor refuted"}[udp.is_refuted]
         reason = f"{lost} in {counts.duration_s:g} s at the NDR: {word}"
         found.append(Check("confirmation", Verdict.OK if udp.is_refuted is False else Verdict.NOTE, reason, rule=20))
+    found.append(_steady_loss(udp))
     return found
+
+
+def _steady_loss(udp: UdpMeasurement) -> Check:
+    """Check that the loss depends on the load (rule 20); otherwise the rates only show how long a trial is."""
+    for run in udp.searches:
+        alike = _alike(run.points)
+        if not alike or alike[-1].intended_pps < STEADY_LOSS_SPAN * alike[0].intended_pps:
+            continue
+        ratios = [point.loss_ratio for point in alike]
+        is_above = median(ratios) > PDR_LOSS_RATIO
+        reason = (
+            f"{min(ratios):.2%} to {max(ratios):.2%} of the packets were lost at loads from "
+            f"{alike[0].intended_pps:.0f} to {alike[-1].intended_pps:.0f} packets/s: the loss does not depend on the "
+            f"load, and the {'NDR and the PDR' if is_above else 'NDR'} only shows how long a trial is"
+        )
+        return Check("steady-loss", Verdict.DOUBTFUL if is_above else Verdict.NOTE, reason, rule=20)
+    return Check("steady-loss", Verdict.OK, "no loss that does not depend on the load", rule=20)
+
+
+def _alike(points: Iterable[SearchPoint]) -> list[SearchPoint]:
+    """Return the trials that lost about the same share as the one with the lowest load, up to the first that did not;
+    in ascending order of their loads."""
+    lossy = [point for point in points if not point.is_void and point.lost_packets >= STEADY_LOSS_PACKETS]
+    lossy.sort(key=lambda point: point.intended_pps)
+    least = lossy[0].loss_ratio if lossy else 0.0
+    within = (least / STEADY_LOSS_FACTOR, least * STEADY_LOSS_FACTOR)
+    return list(takewhile(lambda point: within[0] <= point.loss_ratio <= within[1], lossy))

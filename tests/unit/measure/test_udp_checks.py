@@ -141,6 +141,29 @@ def test_a_search_that_ran_out_of_time_is_doubtful() -> None:
     assert found.reason == "1 of 2 searches ended within their time limit; no bounds in 120 s"
 
 
+@pytest.mark.parametrize(
+    ("loss_ratio", "limit_pps", "loads", "verdict"),
+    [
+        (0.01, None, (2_000, 5_000, 40_000), Verdict.DOUBTFUL),
+        (0.003, None, (4_000, 10_000, 40_000), Verdict.NOTE),
+        (0.01, 20_000, (1_500, 19_000, 40_000, 80_000), Verdict.DOUBTFUL),
+        (0.01, None, (10_000, 40_000), Verdict.OK),
+        (0.0, 20_000, (20_020, 21_000, 40_000, 300_000), Verdict.OK),
+        (0.0, None, (1_000, 40_000), Verdict.OK),
+    ],
+    ids=["1 %", "below the PDR's", "with a limit above", "a narrow range", "a limit alone", "no loss"],
+)
+def test_loss_that_does_not_depend_on_the_load_is_found(
+    loss_ratio: float, limit_pps: int | None, loads: tuple[int, ...], verdict: Verdict
+) -> None:
+    points = []
+    for load in loads:
+        carried = min(load, limit_pps or load) * (1 - loss_ratio)
+        points.append(make_point(load, forwarded_packets=round(carried)))
+    found = of_search(searches=(SearchRun(tuple(points)),))["steady-loss"]
+    assert found.verdict is verdict, found
+
+
 def test_a_bound_at_which_the_testers_failed_is_theirs() -> None:
     points = (make_point(90_000), make_point(90_000), make_point(91_000, offered_packets=80_000))
     found = of_search(searches=(SearchRun((*points, points[-1])),))["tester-limited"]
