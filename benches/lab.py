@@ -18,6 +18,7 @@ SENDER_CPU = 0
 RECEIVER_CPU = 1
 LONGEST_S = 20.0
 """Longest time that a program may take to end [s]."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 TARGET = "10.199.9.2"
 """Address of the receiver."""
 
@@ -118,6 +119,11 @@ def _join(left: str, right: str, number: int, *, offloads: bool) -> None:
         run(*inside, "ip", "link", "set", device, "up")
 
 
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _remove(name: str) -> None:
     """Kill the processes of a namespace and delete it."""
     for process in run("ip", "netns", "pids", name).split():
@@ -149,9 +155,12 @@ def lab(hops: int, *, merges: bool = False, offloads: bool = False) -> Iterator[
     # The last link is 10.199.9.0/24: the receiver has the same address with any number of hops.
     numbers = [*range(1, hops), 9]
     with ExitStack() as stack:
+        for number in SIGNALS:
+            stack.callback(signal.signal, number, signal.getsignal(number))
         for name in names:
             run("ip", "netns", "add", name)
             stack.callback(_remove, name)
+            stack.callback(_ignore_signals)  # called first: a second Ctrl-C must not interrupt the removal
             run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
         for number, left, right in zip(numbers, names, names[1:], strict=False):
