@@ -482,10 +482,7 @@ class NetnsTestbed(Testbed):
     def altered(self) -> Sequence[str]:
         found = [*self._setup.read(self._altered)]
         for host in self._namespaces:  # the kernel reports neither of these: legacy tables, BPF, packet sockets
-            for file in LEGACY_TABLES_FILES:
-                with suppress(FileNotFoundError):
-                    if tables := host.read(file).split():
-                        found.append(f"the {host.name} has a packet filter of iptables-legacy: {', '.join(tables)}")
+            found += self._legacy_tables(host)
             found += [
                 f"the kernel runs a BPF program for the packets of {device} on the {host.name}"
                 for device in (*devices_with_programs(host.namespace), *self._devices_with_xdp(host))
@@ -538,6 +535,17 @@ class NetnsTestbed(Testbed):
                 for host, watch in watches
                 if (changes := watch.changes())
             ]
+
+    def _legacy_tables(self, host: Host) -> list[str]:
+        """Name the tables of iptables-legacy of a host. A router without nft has the filter of the plan in them."""
+        if host is self.router and not host.has_program("nft"):
+            return []
+        found = []
+        for file in LEGACY_TABLES_FILES:
+            with suppress(FileNotFoundError):
+                if tables := host.read(file).split():
+                    found.append(f"the {host.name} has a packet filter of iptables-legacy: {', '.join(tables)}")
+        return found
 
     @staticmethod
     def _queues_of(host: Host) -> list[str]:
