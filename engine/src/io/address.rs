@@ -3,9 +3,10 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use super::checked;
 use super::options::set_option;
 
 /// A peer's address as the kernel gave it.
@@ -57,25 +58,41 @@ pub fn part_sources(socket: &UdpSocket, source: &Address) -> io::Result<UdpSocke
         both.iter()
             .try_for_each(|&each| set_option(each, libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
     };
-    let mut own = Address::unknown();
-    own.length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: `storage` has `length` bytes for the kernel to write.
-    checked(unsafe { libc::getsockname(both[0], (&raw mut own.storage).cast(), &mut own.length) })?;
+    let (own, length) = kernel_address(socket.local_addr()?);
     share_port(1)?;
     // The socket is connected first: until then, the new one could get its packets.
     // SAFETY: the kernel reads at most `length` bytes, which `storage` has.
     checked(unsafe { libc::connect(both[0], (&raw const source.storage).cast(), source.length) })?;
-    // SAFETY: as above.
-    checked(unsafe { libc::bind(both[1], (&raw const own.storage).cast(), own.length) })?;
+    // SAFETY: as above, of `own`.
+    let bound = checked(unsafe { libc::bind(both[1], (&raw const own).cast(), length) });
     share_port(0)?; // no other program may bind this port now
-    Ok(others)
+    bound.map(|_| others)
 }
 
-pub(super) fn checked(result: c_int) -> io::Result<c_int> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(result)
+/// Return an address in the form of the kernel, with its length.
+pub(super) fn kernel_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: sockaddr_storage is plain data, for which all zeros is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
+    let length = match address {
+        SocketAddr::V4(address) => {
+            // SAFETY: a sockaddr_storage has the size and alignment of every kind of address.
+            let four = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
+            four.sin_family = libc::AF_INET as libc::sa_family_t;
+            four.sin_port = address.port().to_be();
+            four.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(address) => {
+            // SAFETY: as above.
+            let six = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
+            six.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            six.sin6_port = address.port().to_be();
+            six.sin6_addr.s6_addr = address.ip().octets();
+            six.sin6_scope_id = address.scope_id();
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, length as libc::socklen_t)
 }
 
 impl PartialEq for Address {

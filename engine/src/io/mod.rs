@@ -27,6 +27,14 @@ pub use tcp::{Poller, begin_connection, deepen_backlog, raise_open_files, reset_
 /// Most packets that one system call sends or receives.
 pub const BATCH_MAX: usize = 128;
 
+/// Return the result of a system call, or its error.
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(result)
+}
+
 fn clock_ns(clock: libc::clockid_t) -> i64 {
     // SAFETY: timespec is plain data, for which all zeros is a value.
     let mut time: libc::timespec = unsafe { zeroed() };

@@ -1,11 +1,12 @@
 //! TCP connections that never block, and waiting for many of them at once.
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::zeroed;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::address::checked;
+use super::address::kernel_address;
+use super::checked;
 use super::options::set_option;
 
 /// Connections that the kernel completes before the program accepts them; the kernel's own limit may be lower.
@@ -16,31 +17,6 @@ const EVENTS_MAX: usize = 256;
 
 fn set_int(socket: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set_option(socket, level, name, &value)
-}
-
-/// Return an address in the form of the kernel, with its length.
-fn kernel_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: sockaddr_storage is plain data, for which all zeros is a value.
-    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
-    let length = match address {
-        SocketAddr::V4(address) => {
-            // SAFETY: a sockaddr_storage has the size and alignment of every kind of address.
-            let four = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
-            four.sin_family = libc::AF_INET as libc::sa_family_t;
-            four.sin_port = address.port().to_be();
-            four.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(address) => {
-            // SAFETY: as above.
-            let six = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
-            six.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-            six.sin6_port = address.port().to_be();
-            six.sin6_addr.s6_addr = address.ip().octets();
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
 }
 
 /// Begin a connection and return it at once; it is established when it becomes writable. With `source`, it leaves from
