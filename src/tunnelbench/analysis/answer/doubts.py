@@ -56,6 +56,7 @@ CHECKS_IN_WORDS = {
     "sharing": "a parallel tunnel carried no packets",
     "softirq": "the router's CPU processed packets of other networks",
     "stalls": "the traffic stalled",
+    "steady-loss": "the path lost packets at every load of a search",
     "steal": "the hypervisor took CPU time",
     "tester-limited": "the testers were nearly the limit",
     "tracked": "the router did not track the connections",
