@@ -148,14 +148,12 @@ impl PacketReader {
         count
     }
 
-    /// Let the socket receive packets from the source of packet `index` of the last batch only. Returns a socket for
-    /// those of all other sources.
-    pub fn part_sources(&mut self, socket: &UdpSocket, index: usize) -> Option<UdpSocket> {
-        let others = io::part_sources(socket, self.inbox.source(index));
+    /// Let the socket receive packets from the source of packet `index` of the last batch only.
+    pub fn keep_to_source(&mut self, socket: &UdpSocket, index: usize) {
+        if let Err(error) = io::connect(socket, self.inbox.source(index)) {
+            *self.errors.entry(io::error_name(&error)).or_default() += 1;
+        }
         self.inbox.ask_for_no_sources();
-        others
-            .inspect_err(|error| *self.errors.entry(io::error_name(error)).or_default() += 1)
-            .ok()
     }
 
     /// Wait for the next packet in the chosen way, until `until_ns` at the latest.

@@ -14,7 +14,7 @@ use crate::packet::Kind;
 use crate::packet_reader::PacketReader;
 use crate::sequence::SessionFilter;
 use crate::shutdown::{EndReason, EngineError};
-use crate::socket::{EngineFacts, SocketCapabilities, open};
+use crate::socket::{EngineFacts, SocketCapabilities, open, open_for_one_source};
 
 #[derive(Serialize)]
 struct ReceiveIntervalLine {
@@ -84,8 +84,8 @@ pub struct Receiver<'a> {
     reader: PacketReader,
     /// True if the source of the next packet of the session is to be the only one.
     awaits_source: bool,
-    /// Receives what comes from other sources, once there is a source that the socket keeps to.
-    others: Option<UdpSocket>,
+    /// Receives what comes from other sources, once the socket keeps to one.
+    others: Option<&'a UdpSocket>,
     pub counter: ArrivalCounter,
     delays: Delays,
     open: Option<CurrentInterval>,
@@ -94,10 +94,15 @@ pub struct Receiver<'a> {
 
 pub fn run(arguments: &ReceiveArguments, output: &Output) -> Result<(), EngineError> {
     let common = &arguments.common;
-    let opened = [open(arguments.bind, None, common.buffer_bytes)?];
+    let (opened, others) = if arguments.one_source {
+        let (opened, others) = open_for_one_source(arguments.bind, common.buffer_bytes)?;
+        ([opened], Some(others))
+    } else {
+        ([open(arguments.bind, None, common.buffer_bytes)?], None)
+    };
     let socket = &opened[0].socket;
     let capabilities = SocketCapabilities::new(common, &opened, false, true);
-    let mut receiver = Receiver::new(arguments, &capabilities, socket, output);
+    let mut receiver = Receiver::new(arguments, &capabilities, socket, others.as_ref(), output);
     let start_ns = receiver.arrivals.last_ns;
     let hello = capabilities.hello("receive", common, &opened);
     output.print(move || hello);
@@ -112,16 +117,10 @@ impl Listener for Receiver<'_> {
         let mut count = self.reader.take(self.socket);
         self.count(count);
         // A socket that still has packets comes first.
-        let others = if self.reader.inbox.is_full() {
-            None
-        } else {
-            self.others.take()
-        };
-        if let Some(others) = others {
-            let of_others = self.reader.take(&others);
+        if let Some(others) = self.others.filter(|_| !self.reader.inbox.is_full()) {
+            let of_others = self.reader.take(others);
             self.count(of_others);
             count += of_others;
-            self.others = Some(others);
         }
         count
     }
@@ -171,6 +170,7 @@ impl<'a> Receiver<'a> {
         arguments: &'a ReceiveArguments,
         capabilities: &SocketCapabilities,
         socket: &'a UdpSocket,
+        others: Option<&'a UdpSocket>,
         output: &'a Output,
     ) -> Receiver<'a> {
         let common = &arguments.common;
@@ -182,7 +182,7 @@ impl<'a> Receiver<'a> {
             output,
             reader: PacketReader::new(common, capabilities, arguments.one_source, &[socket]),
             awaits_source: arguments.one_source,
-            others: None,
+            others,
             counter: ArrivalCounter::new(filter, late_ns, common.latency, arguments.bind.is_ipv6()),
             delays: Delays::new(arguments),
             open: None,
@@ -206,7 +206,7 @@ impl<'a> Receiver<'a> {
         for index in 0..packets {
             let received = self.counter.count(&self.reader, index);
             if self.awaits_source && received.is_some() {
-                self.others = self.reader.part_sources(self.socket, index);
+                self.reader.keep_to_source(self.socket, index);
                 self.awaits_source = false;
             }
             if let Some(received) = received.filter(|received| received.is_delay) {

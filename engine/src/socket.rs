@@ -22,19 +22,30 @@ pub struct OpenSocket {
 }
 
 pub fn open(bind: SocketAddr, target: Option<SocketAddr>, buffer_bytes: u64) -> Result<OpenSocket, EngineError> {
-    let socket = UdpSocket::bind(bind).map_err(|error| {
-        EngineError::new(
-            format!("bind {bind}"),
-            error,
-            "is the address one of this machine, in this namespace, and free?",
-        )
-    })?;
+    let socket = bind_socket(bind)?;
     if let Some(target) = target {
         let hint = "is there a route to it, in this namespace?";
         socket
             .connect(target)
             .map_err(|error| EngineError::new(format!("reach {target}"), error, hint))?;
     }
+    prepare(socket, buffer_bytes)
+}
+
+/// Open a socket that can be connected to one source, and one that receives the packets of all other sources then.
+pub fn open_for_one_source(bind: SocketAddr, buffer_bytes: u64) -> Result<(OpenSocket, UdpSocket), EngineError> {
+    let others = bind_socket(bind)?;
+    let socket = io::bind_beside(&others)
+        .map_err(|error| EngineError::new(format!("bind {bind} twice"), error, "leave out --one-source"))?;
+    Ok((prepare(socket, buffer_bytes)?, others))
+}
+
+fn bind_socket(bind: SocketAddr) -> Result<UdpSocket, EngineError> {
+    let hint = "is the address one of this machine, in this namespace, and free?";
+    UdpSocket::bind(bind).map_err(|error| EngineError::new(format!("bind {bind}"), error, hint))
+}
+
+fn prepare(socket: UdpSocket, buffer_bytes: u64) -> Result<OpenSocket, EngineError> {
     let (receive_buffer_bytes, send_buffer_bytes) = io::set_buffer_sizes(&socket, buffer_bytes);
     let hint = "the kernel is older than Linux 2.6";
     io::enable_error_reports(&socket)

@@ -44,29 +44,36 @@ impl Address {
     }
 }
 
-/// Let a socket receive packets of one source only, and return a socket of the same address and port for those of all
-/// other sources. For a connected socket the kernel finds socket and route once, and not for each packet
-/// (net/ipv4/udp.c, udp_v4_early_demux).
-pub fn part_sources(socket: &UdpSocket, source: &Address) -> io::Result<UdpSocket> {
-    let family = c_int::from(source.storage.ss_family);
+/// Open a second socket of the address and port of `first`. It receives all packets, until `connect` limits it to one
+/// source; `first` then receives those of all other sources.
+///
+/// The order matters. For a connected socket, the kernel finds socket and route once, and not for each packet, but only
+/// if this socket is the first of its address and port, and a new socket comes before the older ones (net/ipv4/udp.c,
+/// `__udp4_lib_demux_lookup` and `udp_lib_get_port`).
+pub fn bind_beside(first: &UdpSocket) -> io::Result<UdpSocket> {
+    let (own, length) = kernel_address(first.local_addr()?);
+    let family = c_int::from(own.ss_family);
     // SAFETY: the call takes no pointers.
     let descriptor = checked(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the descriptor is new and belongs to nobody else.
-    let others = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    let both = [socket.as_raw_fd(), others.as_raw_fd()];
+    let second = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    let both = [first.as_raw_fd(), second.as_raw_fd()];
     let share_port = |value: c_int| {
         both.iter()
             .try_for_each(|&each| set_option(each, libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
     };
-    let (own, length) = kernel_address(socket.local_addr()?);
     share_port(1)?;
-    // The socket is connected first: until then, the new one could get its packets.
-    // SAFETY: the kernel reads at most `length` bytes, which `storage` has.
-    checked(unsafe { libc::connect(both[0], (&raw const source.storage).cast(), source.length) })?;
-    // SAFETY: as above, of `own`.
+    // SAFETY: the kernel reads at most `length` bytes, which `own` has.
     let bound = checked(unsafe { libc::bind(both[1], (&raw const own).cast(), length) });
     share_port(0)?; // no other program may bind this port now
-    bound.map(|_| others)
+    bound.map(|_| second)
+}
+
+/// Let a socket receive packets of one source only.
+pub fn connect(socket: &UdpSocket, source: &Address) -> io::Result<()> {
+    let address = (&raw const source.storage).cast();
+    // SAFETY: the kernel reads at most `length` bytes, which `storage` has.
+    checked(unsafe { libc::connect(socket.as_raw_fd(), address, source.length) }).map(drop)
 }
 
 /// Return an address in the form of the kernel, with its length.
@@ -98,5 +105,46 @@ pub(super) fn kernel_address(address: SocketAddr) -> (libc::sockaddr_storage, li
 impl PartialEq for Address {
     fn eq(&self, other: &Self) -> bool {
         self.bytes() == other.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &UdpSocket) -> Option<u8> {
+        let mut byte = [0];
+        socket.set_nonblocking(true).unwrap();
+        socket.recv(&mut byte).ok().map(|_| byte[0])
+    }
+
+    #[test]
+    fn the_newer_of_two_sockets_comes_first_and_keeps_to_its_source_once_connected() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(first) = UdpSocket::bind(address) else {
+                continue; // no IPv6 on this machine
+            };
+            let second = bind_beside(&first).unwrap();
+            let target = first.local_addr().unwrap();
+            let [source, other] = [1, 2].map(|byte| {
+                let socket = UdpSocket::bind(address).unwrap();
+                socket.send_to(&[byte], target).unwrap();
+                socket
+            });
+            assert_eq!(
+                [received(&second), received(&second), received(&first)],
+                [Some(1), Some(2), None]
+            );
+
+            let (storage, length) = kernel_address(source.local_addr().unwrap());
+            connect(&second, &Address { storage, length }).unwrap();
+            other.send_to(&[3], target).unwrap();
+            source.send_to(&[4], target).unwrap();
+            assert_eq!(
+                [received(&second), received(&second), received(&first)],
+                [Some(4), None, Some(3)]
+            );
+            assert!(UdpSocket::bind(target).is_err(), "the port is closed to others");
+        }
     }
 }
