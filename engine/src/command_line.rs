@@ -1,6 +1,6 @@
 //! The command line. docs/engine.md describes its options for users.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use clap::error::ErrorKind;
@@ -153,8 +153,12 @@ impl ReceiveArguments {
         if self.common.path == Some(IoPath::Gso) {
             return Err("--path gso only sends; receive takes gro, mmsg or plain".to_owned());
         }
-        if self.one_source && self.bind.ip().is_unspecified() {
-            return Err("--one-source needs the address that the packets are sent to in --bind".to_owned());
+        let address = self.bind.ip().to_canonical();
+        let is_group = address.is_multicast() || address == Ipv4Addr::BROADCAST;
+        if self.one_source && (address.is_unspecified() || is_group) {
+            return Err(
+                "--one-source needs the address of this machine that the packets are sent to in --bind".to_owned(),
+            );
         }
         if self.one_source && self.common.latency {
             return Err("--latency takes the usual socket; leave --one-source out".to_owned());

@@ -143,7 +143,8 @@ fn receive(packets: &[Vec<u8>], flags: &str, same_clock: bool, output: &Output) 
     };
     let opened = [socket()];
     let capabilities = SocketCapabilities::new(&arguments.common, &opened, false, true);
-    let mut receiver = Receiver::new(&arguments, &capabilities, &opened[0].socket, None, output);
+    let sockets = [&opened[0].socket];
+    let mut receiver = Receiver::new(&arguments, &capabilities, &sockets, output);
     let mut taken = 0;
     deliver(packets, &opened[0].socket, || {
         loop {

@@ -44,10 +44,10 @@ pub trait Listener {
     fn reader(&mut self) -> &mut PacketReader;
 }
 
-/// Listen until count, duration, silence or a request to stop ends it, then read what still waits in the socket.
+/// Listen until count, duration, silence or a request to stop ends it, then read what still waits in the sockets.
 pub fn listen(
     listener: &mut impl Listener,
-    socket: &UdpSocket,
+    sockets: &[&UdpSocket],
     common: &CommonArguments,
     silence_ns: u64,
 ) -> EndReason {
@@ -61,7 +61,7 @@ pub fn listen(
         }
         if !listener.reader().inbox.is_full() {
             let until_ns = interval_end_ns(listener, common);
-            listener.reader().wait(&[socket], until_ns);
+            listener.reader().wait(sockets, until_ns);
         }
     };
     let until_ns = now_ns() + DRAIN_NS;

@@ -79,13 +79,13 @@ struct CurrentInterval {
 
 pub struct Receiver<'a> {
     arguments: &'a ReceiveArguments,
-    socket: &'a UdpSocket,
+    /// The socket, and with `--one-source` a second one, which receives what comes from other sources once the first
+    /// one keeps to one.
+    sockets: &'a [&'a UdpSocket],
     output: &'a Output,
     reader: PacketReader,
     /// True if the source of the next packet of the session is to be the only one.
     awaits_source: bool,
-    /// Receives what comes from other sources, once the socket keeps to one.
-    others: Option<&'a UdpSocket>,
     pub counter: ArrivalCounter,
     delays: Delays,
     open: Option<CurrentInterval>,
@@ -94,33 +94,38 @@ pub struct Receiver<'a> {
 
 pub fn run(arguments: &ReceiveArguments, output: &Output) -> Result<(), EngineError> {
     let common = &arguments.common;
-    let (opened, others) = if arguments.one_source {
-        let (opened, others) = open_for_one_source(arguments.bind, common.buffer_bytes)?;
-        ([opened], Some(others))
+    let opened = if arguments.one_source {
+        open_for_one_source(arguments.bind, common.buffer_bytes)?
     } else {
-        ([open(arguments.bind, None, common.buffer_bytes)?], None)
+        vec![open(arguments.bind, None, common.buffer_bytes)?]
     };
-    let socket = &opened[0].socket;
+    let sockets: Vec<&UdpSocket> = opened.iter().map(|one| &one.socket).collect();
     let capabilities = SocketCapabilities::new(common, &opened, false, true);
-    let mut receiver = Receiver::new(arguments, &capabilities, socket, others.as_ref(), output);
+    let mut receiver = Receiver::new(arguments, &capabilities, &sockets, output);
     let start_ns = receiver.arrivals.last_ns;
-    let hello = capabilities.hello("receive", common, &opened);
+    let hello = capabilities.hello("receive", common, &opened[..1]);
     output.print(move || hello);
 
-    let end_reason = listen(&mut receiver, socket, common, arguments.silence_ns);
+    let end_reason = listen(&mut receiver, &sockets, common, arguments.silence_ns);
     receiver.finish(end_reason, EngineFacts::new(common, &capabilities, start_ns));
     Ok(())
 }
 
 impl Listener for Receiver<'_> {
     fn take(&mut self) -> usize {
-        let mut count = self.reader.take(self.socket);
-        self.count(count);
-        // A socket that still has packets comes first.
-        if let Some(others) = self.others.filter(|_| !self.reader.inbox.is_full()) {
-            let of_others = self.reader.take(others);
-            self.count(of_others);
-            count += of_others;
+        // Until the first socket keeps to a source, the second one only has what came before the first was bound, and
+        // that is the oldest. A socket that still has packets is read again before the other one.
+        let last = self.sockets.len() - 1;
+        let is_backwards = self.awaits_source;
+        let mut count = 0;
+        for place in 0..=last {
+            let index = if is_backwards { last - place } else { place };
+            let taken = self.reader.take(self.sockets[index]);
+            self.count(taken);
+            count += taken;
+            if self.reader.inbox.is_full() {
+                break;
+            }
         }
         count
     }
@@ -169,8 +174,7 @@ impl<'a> Receiver<'a> {
     pub fn new(
         arguments: &'a ReceiveArguments,
         capabilities: &SocketCapabilities,
-        socket: &'a UdpSocket,
-        others: Option<&'a UdpSocket>,
+        sockets: &'a [&'a UdpSocket],
         output: &'a Output,
     ) -> Receiver<'a> {
         let common = &arguments.common;
@@ -178,11 +182,10 @@ impl<'a> Receiver<'a> {
         let late_ns = arguments.same_clock.then_some(arguments.late_ns);
         Receiver {
             arguments,
-            socket,
+            sockets,
             output,
-            reader: PacketReader::new(common, capabilities, arguments.one_source, &[socket]),
+            reader: PacketReader::new(common, capabilities, arguments.one_source, sockets),
             awaits_source: arguments.one_source,
-            others,
             counter: ArrivalCounter::new(filter, late_ns, common.latency, arguments.bind.is_ipv6()),
             delays: Delays::new(arguments),
             open: None,
@@ -206,7 +209,7 @@ impl<'a> Receiver<'a> {
         for index in 0..packets {
             let received = self.counter.count(&self.reader, index);
             if self.awaits_source && received.is_some() {
-                self.reader.keep_to_source(self.socket, index);
+                self.reader.keep_to_source(self.sockets[0], index);
                 self.awaits_source = false;
             }
             if let Some(received) = received.filter(|received| received.is_delay) {
@@ -223,7 +226,7 @@ impl<'a> Receiver<'a> {
     }
 
     fn refresh_counts(&mut self) {
-        self.reader.count_dropped(&[self.socket]);
+        self.reader.count_dropped(self.sockets);
         self.counter.refresh_counts(&self.reader);
     }
 

@@ -101,7 +101,7 @@ pub fn run(arguments: &ReflectArguments, output: &Output) -> Result<(), EngineEr
     let hello = capabilities.hello("reflect", common, &opened);
     output.print(move || hello);
 
-    let end_reason = listen(&mut reflector, socket, common, arguments.silence_ns);
+    let end_reason = listen(&mut reflector, &[socket], common, arguments.silence_ns);
 
     capabilities.path = reflector.transmitter.path;
     let facts = EngineFacts::new(common, &capabilities, start_ns);

@@ -32,12 +32,13 @@ pub fn open(bind: SocketAddr, target: Option<SocketAddr>, buffer_bytes: u64) -> 
     prepare(socket, buffer_bytes)
 }
 
-/// Open a socket that can be connected to one source, and one that receives the packets of all other sources then.
-pub fn open_for_one_source(bind: SocketAddr, buffer_bytes: u64) -> Result<(OpenSocket, UdpSocket), EngineError> {
+/// Open two sockets of one address. The first can be connected to one source, and the second then receives the packets
+/// of all other sources.
+pub fn open_for_one_source(bind: SocketAddr, buffer_bytes: u64) -> Result<Vec<OpenSocket>, EngineError> {
     let others = bind_socket(bind)?;
     let socket = io::bind_beside(&others)
         .map_err(|error| EngineError::new(format!("bind {bind} twice"), error, "leave out --one-source"))?;
-    Ok((prepare(socket, buffer_bytes)?, others))
+    Ok(vec![prepare(socket, buffer_bytes)?, prepare(others, buffer_bytes)?])
 }
 
 fn bind_socket(bind: SocketAddr) -> Result<UdpSocket, EngineError> {

@@ -46,6 +46,10 @@ fn a_wrong_command_line_is_named_on_stderr_and_exits_with_2() {
         ),
         ("receive --bind 127.0.0.1:0 --path gso", "--path gso"),
         ("reflect --bind 127.0.0.1:0 --path gro", "--path gro"),
+        ("receive --bind 0.0.0.0:0 --one-source", "--one-source"),
+        ("receive --bind [::ffff:0.0.0.0]:0 --one-source", "--one-source"),
+        ("receive --bind 224.0.0.1:9 --one-source", "--one-source"),
+        ("receive --bind 255.255.255.255:9 --one-source", "--one-source"),
         (
             "send --target 127.0.0.1:9 --flat-out --duration-s 1 --path gro",
             "--path gro",

@@ -48,25 +48,35 @@ impl Address {
 /// source; `first` then receives those of all other sources.
 ///
 /// The order matters. For a connected socket, the kernel finds socket and route once, and not for each packet, but only
-/// if this socket is the first of its address and port, and a new socket comes before the older ones (net/ipv4/udp.c,
-/// `__udp4_lib_demux_lookup` and `udp_lib_get_port`).
+/// if this socket is the first of its address and port, and a new socket comes before the older ones (Linux 6.18,
+/// net/ipv4/udp.c, `__udp4_lib_demux_lookup` and `udp_lib_get_port`).
 pub fn bind_beside(first: &UdpSocket) -> io::Result<UdpSocket> {
-    let (own, length) = kernel_address(first.local_addr()?);
-    let family = c_int::from(own.ss_family);
+    let own = first.local_addr()?;
+    let second = unbound(own)?;
+    let share_port = |value: c_int| {
+        [first, &second]
+            .iter()
+            .try_for_each(|each| set_option(each.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
+    };
+    share_port(1)?;
+    let bound = bind(&second, own);
+    share_port(0)?; // no other program may bind this port now
+    bound.map(|()| second)
+}
+
+/// Open a socket of the family of an address.
+fn unbound(address: SocketAddr) -> io::Result<UdpSocket> {
+    let family = c_int::from(kernel_address(address).0.ss_family);
     // SAFETY: the call takes no pointers.
     let descriptor = checked(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: the descriptor is new and belongs to nobody else.
-    let second = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    let both = [first.as_raw_fd(), second.as_raw_fd()];
-    let share_port = |value: c_int| {
-        both.iter()
-            .try_for_each(|&each| set_option(each, libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
-    };
-    share_port(1)?;
-    // SAFETY: the kernel reads at most `length` bytes, which `own` has.
-    let bound = checked(unsafe { libc::bind(both[1], (&raw const own).cast(), length) });
-    share_port(0)?; // no other program may bind this port now
-    bound.map(|_| second)
+    Ok(UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+fn bind(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
+    let (address, length) = kernel_address(address);
+    // SAFETY: the kernel reads at most `length` bytes, which `address` has.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
 }
 
 /// Let a socket receive packets of one source only.
@@ -144,7 +154,9 @@ mod tests {
                 [received(&second), received(&second), received(&first)],
                 [Some(4), None, Some(3)]
             );
-            assert!(UdpSocket::bind(target).is_err(), "the port is closed to others");
+            let third = unbound(target).unwrap();
+            set_option(third.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1).unwrap();
+            assert!(bind(&third, target).is_err(), "the port is closed to others");
         }
     }
 }
