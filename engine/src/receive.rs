@@ -86,6 +86,8 @@ pub struct Receiver<'a> {
     reader: PacketReader,
     /// True if the source of the next packet of the session is to be the only one.
     awaits_source: bool,
+    /// True as long as the older socket may have packets that came before all of the newer one.
+    is_older_first: bool,
     pub counter: ArrivalCounter,
     delays: Delays,
     open: Option<CurrentInterval>,
@@ -113,19 +115,21 @@ pub fn run(arguments: &ReceiveArguments, output: &Output) -> Result<(), EngineEr
 
 impl Listener for Receiver<'_> {
     fn take(&mut self) -> usize {
-        // Until the first socket keeps to a source, the second one only has what came before the first was bound, and
-        // that is the oldest. A socket that still has packets is read again before the other one.
+        // Until the first socket keeps to a source, the second one only has what came before the first was bound. That is
+        // the oldest, and is read completely before the other. Later, a socket that still has packets is read again
+        // before the other one.
         let last = self.sockets.len() - 1;
-        let is_backwards = self.awaits_source;
+        let (is_older_first, awaits_source) = (self.is_older_first, self.awaits_source);
         let mut count = 0;
         for place in 0..=last {
-            let index = if is_backwards { last - place } else { place };
+            let index = if is_older_first { last - place } else { place };
             let taken = self.reader.take(self.sockets[index]);
             self.count(taken);
             count += taken;
             if self.reader.inbox.is_full() {
                 break;
             }
+            self.is_older_first &= awaits_source;
         }
         count
     }
@@ -186,6 +190,7 @@ impl<'a> Receiver<'a> {
             output,
             reader: PacketReader::new(common, capabilities, arguments.one_source, sockets),
             awaits_source: arguments.one_source,
+            is_older_first: arguments.one_source,
             counter: ArrivalCounter::new(filter, late_ns, common.latency, arguments.bind.is_ipv6()),
             delays: Delays::new(arguments),
             open: None,

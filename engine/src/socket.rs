@@ -35,6 +35,11 @@ pub fn open(bind: SocketAddr, target: Option<SocketAddr>, buffer_bytes: u64) -> 
 /// Open two sockets of one address. The first can be connected to one source, and the second then receives the packets
 /// of all other sources.
 pub fn open_for_one_source(bind: SocketAddr, buffer_bytes: u64) -> Result<Vec<OpenSocket>, EngineError> {
+    if io::is_broadcast(bind) {
+        let error = std::io::Error::from(std::io::ErrorKind::InvalidInput);
+        let hint = "it is a broadcast address, whose packets both sockets would get; leave out --one-source";
+        return Err(EngineError::new(format!("use {bind} with --one-source"), error, hint));
+    }
     let others = bind_socket(bind)?;
     let socket = io::bind_beside(&others)
         .map_err(|error| EngineError::new(format!("bind {bind} twice"), error, "leave out --one-source"))?;

@@ -64,6 +64,14 @@ pub fn bind_beside(first: &UdpSocket) -> io::Result<UdpSocket> {
     bound.map(|()| second)
 }
 
+/// Return true for the broadcast address of a network of this machine. Linux lets no socket connect to one unless it asks
+/// for it (SO_BROADCAST).
+pub fn is_broadcast(address: SocketAddr) -> bool {
+    let address = SocketAddr::new(address.ip().to_canonical(), 9); // any port but 0
+    let refused = unbound(address).and_then(|socket| socket.connect(address));
+    refused.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
 /// Open a socket of the family of an address.
 fn unbound(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = c_int::from(kernel_address(address).0.ss_family);
@@ -126,6 +134,13 @@ mod tests {
         let mut byte = [0];
         socket.set_nonblocking(true).unwrap();
         socket.recv(&mut byte).ok().map(|_| byte[0])
+    }
+
+    #[test]
+    fn a_broadcast_address_of_a_network_is_recognised() {
+        let found = ["127.0.0.1", "127.255.255.255", "::ffff:127.255.255.255", "::1"]
+            .map(|ip| is_broadcast(SocketAddr::new(ip.parse().unwrap(), 0)));
+        assert_eq!(found, [false, true, true, false]);
     }
 
     #[test]
