@@ -24,7 +24,7 @@ from tunnelbench.cli.completion import run_names
 from tunnelbench.cli.page_file import show_page
 from tunnelbench.cli.param_types import FiniteRange
 from tunnelbench.cli.soak_reports import soak_reports
-from tunnelbench.host.trust import held_for_writing
+from tunnelbench.host.trust import KEPT_PERMISSIONS, held_for_writing
 from tunnelbench.model.errors import CannotHere, WrongInput
 from tunnelbench.model.step import STEPS_KEY
 from tunnelbench.model.text import printable
@@ -197,10 +197,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, a loop of links
         why = getattr(error, "strerror", None) or str(error)
         raise CannotHere(f"{printable(str(path))} cannot be written: {why}", "name another file with -o") from None
-
-
-KEPT_PERMISSIONS = 0o775
-"""Permissions that a file keeps when it is replaced; not those to run as its owner, or to be written by everybody."""
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 import click
 
 from tunnelbench.cli.common_options import emit
-from tunnelbench.cli.report import KEPT_PERMISSIONS
 from tunnelbench.cli.run_files import exported_content, read_exported
 from tunnelbench.cli.site_record import (
     Drawn,
@@ -34,7 +33,7 @@ from tunnelbench.cli.site_record import (
 )
 from tunnelbench.cli.stderr_messages import say
 from tunnelbench.host.input_files import read_regular
-from tunnelbench.host.trust import held_for_writing, require_trusted_folder
+from tunnelbench.host.trust import KEPT_PERMISSIONS, held_for_writing, require_trusted_folder
 from tunnelbench.model.errors import CannotHere, ExitCode, WrongInput
 from tunnelbench.model.reference import Reference
 from tunnelbench.model.text import counted, printable

@@ -20,6 +20,8 @@ PACKAGE_OWNER = PACKAGE.stat().st_uid
 ACCESS_LIST = "system.posix_acl_access"
 """Extended attribute with a file's access control list (acl(5)); linux/posix_acl_xattr.h describes its content."""
 
+KEPT_PERMISSIONS = 0o775
+"""Permissions that a file keeps when it is replaced; not those to run as its owner, or to be written by everybody."""
 MOST_LINKS = 40
 """Number of links on the way to a file after which it counts as unreachable, as in path_resolution(7)."""
 
