@@ -150,7 +150,7 @@ impl PacketReader {
 
     /// Let the socket receive packets from the source of packet `index` of the last batch only.
     pub fn keep_to_source(&mut self, socket: &UdpSocket, index: usize) {
-        if let Err(error) = io::connect(socket, self.inbox.source(index)) {
+        if let Err(error) = self.inbox.source(index).connect(socket) {
             *self.errors.entry(io::error_name(&error)).or_default() += 1;
         }
         self.inbox.ask_for_no_sources();

@@ -36,9 +36,9 @@ pub fn open(bind: SocketAddr, target: Option<SocketAddr>, buffer_bytes: u64) -> 
 /// of all other sources.
 pub fn open_for_one_source(bind: SocketAddr, buffer_bytes: u64) -> Result<Vec<OpenSocket>, EngineError> {
     if io::is_broadcast(bind) {
-        let error = std::io::Error::from(std::io::ErrorKind::InvalidInput);
-        let hint = "it is a broadcast address, whose packets both sockets would get; leave out --one-source";
-        return Err(EngineError::new(format!("use {bind} with --one-source"), error, hint));
+        let error = std::io::Error::other("both sockets would get the packets of a broadcast address");
+        let operation = format!("use {bind} with --one-source");
+        return Err(EngineError::new(operation, error, "leave out --one-source"));
     }
     let others = bind_socket(bind)?;
     let socket = io::bind_beside(&others)

@@ -42,24 +42,76 @@ impl Address {
             _ => None,
         }
     }
+
+    /// Open a socket of the family of the address: SOCK_DGRAM or SOCK_STREAM, with flags of socket(2).
+    pub(super) fn open_socket(&self, kind: c_int) -> io::Result<OwnedFd> {
+        let family = c_int::from(self.storage.ss_family);
+        // SAFETY: takes numbers only.
+        let number = checked(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: `number` is an open socket that nothing else owns.
+        Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    }
+
+    /// Let a socket have this address.
+    pub(super) fn bind(&self, socket: &impl AsRawFd) -> io::Result<()> {
+        let address = (&raw const self.storage).cast();
+        // SAFETY: pointer and length are those of `storage`, which the kernel only reads.
+        checked(unsafe { libc::bind(socket.as_raw_fd(), address, self.length) }).map(drop)
+    }
+
+    /// Connect a socket to this address. A UDP socket then receives packets from there only.
+    pub fn connect(&self, socket: &impl AsRawFd) -> io::Result<()> {
+        let address = (&raw const self.storage).cast();
+        // SAFETY: as above.
+        checked(unsafe { libc::connect(socket.as_raw_fd(), address, self.length) }).map(drop)
+    }
 }
 
-/// Open a second socket of the address and port of `first`. It receives all packets, until `connect` limits it to one
-/// source; `first` then receives those of all other sources.
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        let Address { mut storage, .. } = Address::unknown();
+        let length = match address {
+            SocketAddr::V4(address) => {
+                // SAFETY: a sockaddr_storage has the size and alignment of every kind of address.
+                let four = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
+                four.sin_family = libc::AF_INET as libc::sa_family_t;
+                four.sin_port = address.port().to_be();
+                four.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
+                size_of::<libc::sockaddr_in>()
+            }
+            SocketAddr::V6(address) => {
+                // SAFETY: as above.
+                let six = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
+                six.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                six.sin6_port = address.port().to_be();
+                six.sin6_addr.s6_addr = address.ip().octets();
+                six.sin6_scope_id = address.scope_id();
+                size_of::<libc::sockaddr_in6>()
+            }
+        };
+        Address {
+            storage,
+            length: length as libc::socklen_t,
+        }
+    }
+}
+
+/// Open a second socket of the address and port of `first`. It receives all packets, until it is connected to one source;
+/// `first` then receives those of all other sources.
 ///
 /// The order matters. For a connected socket, the kernel finds socket and route once, and not for each packet, but only
 /// if this socket is the first of its address and port, and a new socket comes before the older ones (Linux 6.18,
 /// net/ipv4/udp.c, `__udp4_lib_demux_lookup` and `udp_lib_get_port`).
 pub fn bind_beside(first: &UdpSocket) -> io::Result<UdpSocket> {
-    let own = first.local_addr()?;
-    let second = unbound(own)?;
+    let own = Address::from(first.local_addr()?);
+    let second = UdpSocket::from(own.open_socket(libc::SOCK_DGRAM)?);
     let share_port = |value: c_int| {
         [first, &second]
             .iter()
             .try_for_each(|each| set_option(each.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &value))
     };
     share_port(1)?;
-    let bound = bind(&second, own);
+    let bound = own.bind(&second);
     share_port(0)?; // no other program may bind this port now
     bound.map(|()| second)
 }
@@ -67,57 +119,11 @@ pub fn bind_beside(first: &UdpSocket) -> io::Result<UdpSocket> {
 /// Return true for the broadcast address of a network of this machine. Linux lets no socket connect to one unless it asks
 /// for it (SO_BROADCAST).
 pub fn is_broadcast(address: SocketAddr) -> bool {
-    let address = SocketAddr::new(address.ip().to_canonical(), 9); // any port but 0
-    let refused = unbound(address).and_then(|socket| socket.connect(address));
+    let address = Address::from(SocketAddr::new(address.ip().to_canonical(), 9)); // any port but 0
+    let refused = address
+        .open_socket(libc::SOCK_DGRAM)
+        .and_then(|socket| address.connect(&socket));
     refused.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-}
-
-/// Open a socket of the family of an address.
-fn unbound(address: SocketAddr) -> io::Result<UdpSocket> {
-    let family = c_int::from(kernel_address(address).0.ss_family);
-    // SAFETY: the call takes no pointers.
-    let descriptor = checked(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the descriptor is new and belongs to nobody else.
-    Ok(UdpSocket::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
-}
-
-fn bind(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
-    let (address, length) = kernel_address(address);
-    // SAFETY: the kernel reads at most `length` bytes, which `address` has.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
-}
-
-/// Let a socket receive packets of one source only.
-pub fn connect(socket: &UdpSocket, source: &Address) -> io::Result<()> {
-    let address = (&raw const source.storage).cast();
-    // SAFETY: the kernel reads at most `length` bytes, which `storage` has.
-    checked(unsafe { libc::connect(socket.as_raw_fd(), address, source.length) }).map(drop)
-}
-
-/// Return an address in the form of the kernel, with its length.
-pub(super) fn kernel_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: sockaddr_storage is plain data, for which all zeros is a value.
-    let mut storage: libc::sockaddr_storage = unsafe { zeroed() };
-    let length = match address {
-        SocketAddr::V4(address) => {
-            // SAFETY: a sockaddr_storage has the size and alignment of every kind of address.
-            let four = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in>() };
-            four.sin_family = libc::AF_INET as libc::sa_family_t;
-            four.sin_port = address.port().to_be();
-            four.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(address) => {
-            // SAFETY: as above.
-            let six = unsafe { &mut *(&raw mut storage).cast::<libc::sockaddr_in6>() };
-            six.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-            six.sin6_port = address.port().to_be();
-            six.sin6_addr.s6_addr = address.ip().octets();
-            six.sin6_scope_id = address.scope_id();
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
-    (storage, length as libc::socklen_t)
 }
 
 impl PartialEq for Address {
@@ -161,17 +167,17 @@ mod tests {
                 [Some(1), Some(2), None]
             );
 
-            let (storage, length) = kernel_address(source.local_addr().unwrap());
-            connect(&second, &Address { storage, length }).unwrap();
+            Address::from(source.local_addr().unwrap()).connect(&second).unwrap();
             other.send_to(&[3], target).unwrap();
             source.send_to(&[4], target).unwrap();
             assert_eq!(
                 [received(&second), received(&second), received(&first)],
                 [Some(4), None, Some(3)]
             );
-            let third = unbound(target).unwrap();
+            let target = Address::from(target);
+            let third = target.open_socket(libc::SOCK_DGRAM).unwrap();
             set_option(third.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1).unwrap();
-            assert!(bind(&third, target).is_err(), "the port is closed to others");
+            assert!(target.bind(&third).is_err(), "the port is closed to others");
         }
     }
 }

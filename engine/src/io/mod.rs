@@ -15,7 +15,7 @@ use std::mem::zeroed;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use address::{Address, bind_beside, connect, is_broadcast};
+pub use address::{Address, bind_beside, is_broadcast};
 pub use inbox::{Inbox, InboxOptions};
 pub use options::{
     drain_errors, dropped_packets, enable_error_reports, enable_merging, enable_receive_timestamps, set_buffer_sizes,

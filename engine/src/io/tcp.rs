@@ -5,7 +5,7 @@ use std::mem::zeroed;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use super::address::kernel_address;
+use super::address::Address;
 use super::checked;
 use super::options::set_option;
 
@@ -22,25 +22,13 @@ fn set_int(socket: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
 /// Begin a connection and return it at once; it is established when it becomes writable. With `source`, it leaves from
 /// this address, and the kernel chooses the port when it knows the target, so that ports are scarce per target only.
 pub fn begin_connection(target: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
-    let family = if target.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: takes numbers only.
-    let number = checked(unsafe { libc::socket(family, kind, 0) })?;
-    // SAFETY: `number` is an open socket that nothing else owns.
-    let stream = unsafe { TcpStream::from_raw_fd(number) };
+    let target = Address::from(target);
+    let stream = TcpStream::from(target.open_socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?);
     if let Some(source) = source {
-        set_int(number, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
-        let (address, length) = kernel_address(SocketAddr::new(source, 0));
-        // SAFETY: pointer and length are those of `address`, which the kernel only reads.
-        checked(unsafe { libc::bind(number, (&raw const address).cast::<libc::sockaddr>(), length) })?;
+        set_int(stream.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        Address::from(SocketAddr::new(source, 0)).bind(&stream)?;
     }
-    let (address, length) = kernel_address(target);
-    // SAFETY: pointer and length are those of `address`, which the kernel only reads.
-    match checked(unsafe { libc::connect(number, (&raw const address).cast::<libc::sockaddr>(), length) }) {
+    match target.connect(&stream) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(stream),
     }

@@ -22,6 +22,7 @@ ACCESS_LIST = "system.posix_acl_access"
 
 KEPT_PERMISSIONS = 0o775
 """Permissions that a file keeps when it is replaced; not those to run as its owner, or to be written by everybody."""
+
 MOST_LINKS = 40
 """Number of links on the way to a file after which it counts as unreachable, as in path_resolution(7)."""
 
